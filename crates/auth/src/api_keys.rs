@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use libris_core::{Authentication, Identity};
+use libris_core::{Authentication, FileVersion, FileVersionStamp, Identity, regular_file};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -18,7 +18,7 @@ use crate::{AuthConfig, Secret};
 /// The prefix of every API key. Secret scanners recognise API keys by it.
 pub(crate) const PREFIX: &str = "libris_";
 
-/// The largest number of bytes that are read from a file of API keys.
+/// The largest file of API keys, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
 /// The number of random bytes in an id.
@@ -105,16 +105,9 @@ impl KeyFile {
 
     /// The keys in the file; none if the file does not exist.
     pub fn keys(&self) -> Result<Vec<ApiKey>, KeyFileError> {
-        let read = || {
-            let mut text = String::new();
-            let file = File::open(&self.0)?;
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-            }
-            file.take(MAX_FILE).read_to_string(&mut text)?;
-            Ok(text)
-        };
-        match read() {
+        let text =
+            |data| String::from_utf8(data).map_err(|cause| io::Error::new(io::ErrorKind::InvalidData, cause));
+        match regular_file::read(&self.0, MAX_FILE).and_then(text) {
             Ok(text) => {
                 let table: KeyTable = toml::from_str(&text)
                     .map_err(|cause| KeyFileError::Invalid(self.0.clone(), Box::new(cause)))?;
@@ -187,20 +180,7 @@ impl KeyFile {
         fs::rename(&new, &self.0).map_err(failed)?;
         Ok(changed)
     }
-
-    /// The stamp of the file, which differs after the file was replaced or changed.
-    fn stamp(&self) -> KeyFileStamp {
-        let metadata = fs::metadata(&self.0).ok()?;
-        #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
-        #[cfg(not(unix))]
-        let inode = 0;
-        Some((metadata.modified().ok()?, metadata.len(), inode))
-    }
 }
-
-/// The modification time, size and inode of a file; `None` if the file does not exist.
-type KeyFileStamp = Option<(SystemTime, u64, u64)>;
 
 /// Opens a file for writing. On Unix, a file that this call creates is readable only by its owner (mode 0600).
 fn open_private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
@@ -213,7 +193,8 @@ fn open_private(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> 
 pub(crate) struct KeyStore {
     file: KeyFile,
     keys: RwLock<Arc<KnownKeys>>,
-    stamp: Mutex<KeyFileStamp>,
+    /// The version of the file that is in effect, or that is invalid; its stamp is `None` if the file does not exist.
+    version: Mutex<FileVersion<Option<FileVersionStamp>>>,
 }
 
 /// Keys by their ids, each with the identity of its caller.
@@ -223,9 +204,9 @@ impl KeyStore {
     /// Reads the keys. A file that does not exist has none. The configuration has the scopes that the scopes of keys
     /// imply.
     pub(crate) fn open(file: KeyFile, config: &AuthConfig) -> Result<Self, KeyFileError> {
-        let stamp = file.stamp();
+        let version = Mutex::new(FileVersion::new(FileVersionStamp::of(&file.0)));
         let keys = by_id(file.keys()?, config);
-        Ok(Self { file, keys: RwLock::new(Arc::new(keys)), stamp: Mutex::new(stamp) })
+        Ok(Self { file, keys: RwLock::new(Arc::new(keys)), version })
     }
 
     fn keys(&self) -> Arc<KnownKeys> {
@@ -249,27 +230,36 @@ impl KeyStore {
         self.keys().get(id).is_some_and(|(_, current)| current == identity)
     }
 
-    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid, the
-    /// error is logged and the previous keys stay in effect; if the file is missing, there are no keys.
+    /// Reads the file again if it has changed. Returns whether the keys were replaced. If the file is invalid or cannot
+    /// be read, the error is logged once and the previous keys stay in effect; if the file is missing, there are no keys.
+    /// A file that cannot be read is tried again at the next call, because it may revoke a key.
     pub(crate) fn reload(&self, config: &AuthConfig) -> bool {
-        let mut last = self.stamp.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.file.stamp();
-        if *last == now {
+        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = FileVersionStamp::of(&self.file.0);
+        if !version.is_due(&now) {
             return false;
         }
-        *last = now;
-        match self.file.keys() {
+        let error = match self.file.keys() {
             Ok(keys) => {
+                version.set_read(now);
                 tracing::info!(keys = keys.len(), "reloaded the API keys");
                 *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(by_id(keys, config));
+                return true;
+            }
+            Err(error) => error,
+        };
+        let is_new = match &error {
+            KeyFileError::Read(..) => version.set_unreadable(now),
+            _ => {
+                version.set_read(now);
                 true
             }
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(%error, cause, "the previous API keys stay in effect; hint: correct the file of API keys");
-                false
-            }
+        };
+        if is_new {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::error!(%error, cause, "the previous API keys stay in effect; hint: correct the file of API keys");
         }
+        false
     }
 }
 

@@ -16,9 +16,6 @@ use crate::metadata::{self, ProtectedResource};
 use crate::remembered::RememberedCredentials;
 use crate::{certificate, local_user, ring_verifier};
 
-/// The memory limit of the cache of verified credentials, in bytes.
-const REMEMBERED_BYTES: usize = 8 << 20;
-
 /// How often to check with `stat` whether a key file has changed. The check is cheap, and more reliable than a file
 /// watch, which ends when the file is replaced.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -37,6 +34,9 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
+    /// The memory limit of the cache of verified credentials, in bytes.
+    pub const CACHE_BYTES: usize = 4 << 20;
+
     /// Checks the configuration and reads the API keys. The keys of issuers are fetched when the first token arrives.
     pub fn new(config: AuthConfig) -> Result<Self, ConfigError> {
         Self::with_issuers_of(config, Arc::default(), &[])
@@ -60,7 +60,7 @@ impl Authenticator {
             resource: ProtectedResource::new(&config)?,
             issuers: Issuer::all(&config, &generation, current)?,
             keys,
-            remembered: RememberedCredentials::new(REMEMBERED_BYTES),
+            remembered: RememberedCredentials::new(Self::CACHE_BYTES),
             generation,
             local_user: local_user(),
             config,

@@ -1,6 +1,6 @@
 //! Fetches the key set of an issuer, from a URL, a file, or the URL that the issuer's metadata names.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use libris_core::regular_file;
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
 use url::Url;
@@ -121,7 +122,8 @@ impl DocumentClient {
         Ok(match location {
             KeySetLocation::File(path) => (
                 path.display().to_string(),
-                read(path).map_err(|cause| FetchError::File(path.clone(), cause))?,
+                regular_file::read(path, MAX_DOCUMENT as u64)
+                    .map_err(|cause| FetchError::File(path.clone(), cause))?,
             ),
             KeySetLocation::Url(url) => (url.to_string(), self.document(url).await?),
             KeySetLocation::Discovered(base) => {
@@ -187,20 +189,35 @@ fn metadata_urls(issuer: &Url) -> Vec<Url> {
     urls
 }
 
-/// Reads a file. Fails if the file has more than [`MAX_DOCUMENT`] bytes.
-fn read(path: &std::path::Path) -> io::Result<Vec<u8>> {
-    let mut data = Vec::new();
-    std::fs::File::open(path)?.take(MAX_DOCUMENT as u64 + 1).read_to_end(&mut data)?;
-    match data.len() > MAX_DOCUMENT {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large for a key set")),
-        false => Ok(data),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::metadata_urls;
+    use super::{DocumentClient, FetchError, KeySetLocation, metadata_urls};
     use url::Url;
+
+    /// Opening a named pipe would block until something writes to it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pipe_is_no_key_set_and_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.json");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let (sender, fetched) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let client = DocumentClient::new(false).unwrap();
+            let location = KeySetLocation::File(path);
+            sender.send(runtime.block_on(client.key_set("issuer", &location, "")).map(drop))
+        });
+        let fetched = fetched.recv_timeout(std::time::Duration::from_secs(30)).expect("it does not block");
+        assert!(matches!(fetched, Err(FetchError::File(..))));
+    }
 
     #[test]
     fn metadata_is_looked_for_where_the_specifications_put_it() {

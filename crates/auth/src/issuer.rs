@@ -2,14 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
+
+use libris_core::{FileVersion, FileVersionStamp};
 
 use crate::config::{AuthConfig, ConfigError, IssuerConfig};
-use crate::discovery::{DocumentClient, KeySetLocation};
+use crate::discovery::{DocumentClient, FetchError, KeySetLocation};
 use crate::key_set::KeySet;
 
 /// A key set from a URL is fetched again after this time, so that tokens signed with a withdrawn key are refused.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
+
+/// The time after which a failed fetch from a URL is repeated.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An issuer of access tokens.
 pub(crate) struct Issuer {
@@ -28,11 +33,17 @@ pub(crate) struct Issuer {
 }
 
 /// The last attempt to fetch the keys.
-#[derive(Default)]
 struct Attempt {
     at: Option<Instant>,
-    /// The modification time and size of the file with the key set; `None` for a key set from a URL.
-    stamp: Option<(SystemTime, u64)>,
+    has_failed: bool,
+    /// The version of the file with the key set; its stamp is `None` for a key set from a URL.
+    version: FileVersion<Option<FileVersionStamp>>,
+}
+
+impl Default for Attempt {
+    fn default() -> Self {
+        Self { at: None, has_failed: false, version: FileVersion::new(None) }
+    }
 }
 
 impl Issuer {
@@ -111,21 +122,24 @@ impl Issuer {
     }
 
     /// Starts a fetch in the background if keys from a URL are older than [`MAX_AGE`], or if the file with the keys has
-    /// changed.
+    /// changed. After a failed fetch from a URL, the next one follows within [`RETRY_INTERVAL`]; a file that could not be
+    /// read is read again at once.
     pub(crate) fn keep_current(self: &Arc<Self>) {
         // The first token causes the first fetch.
         if self.keys().is_none() {
             return;
         }
-        let due = match &self.location {
-            KeySetLocation::File(path) => {
-                let stamp = stamp(path);
-                stamp.is_some() && stamp != self.attempt().stamp
+        let stamp = self.stamp();
+        let is_due = match &self.location {
+            KeySetLocation::File(_) => stamp.is_some() && self.attempt().version.is_due(&stamp),
+            _ => {
+                let Attempt { at, has_failed, .. } = *self.attempt();
+                let interval = if has_failed { RETRY_INTERVAL } else { MAX_AGE };
+                at.is_none_or(|last| last.elapsed() >= interval)
             }
-            _ => self.attempt().at.is_none_or(|last| last.elapsed() >= MAX_AGE),
         };
-        if due {
-            self.begin_attempt();
+        // If a fetch is running, the next call finds its result.
+        if is_due && self.fetches.try_lock().is_ok() {
             let issuer = self.clone();
             tokio::spawn(async move {
                 let _fetching = issuer.fetches.lock().await;
@@ -134,23 +148,44 @@ impl Issuer {
         }
     }
 
-    fn begin_attempt(&self) {
-        let mut attempt = self.attempt();
-        attempt.at = Some(Instant::now());
-        if let KeySetLocation::File(path) = &self.location {
-            attempt.stamp = stamp(path);
+    /// The stamp of the file with the key set; `None` for a key set from a URL.
+    fn stamp(&self) -> Option<FileVersionStamp> {
+        match &self.location {
+            KeySetLocation::File(path) => FileVersionStamp::of(path),
+            _ => None,
         }
     }
 
     /// Fetches the keys, and replaces the current keys if the fetched keys differ. On failure, the current keys stay in
     /// use.
     async fn fetch(&self) {
-        self.begin_attempt();
-        let fetched = match self.client.key_set(&self.name, &self.location, &self.settings).await {
+        self.attempt().at = Some(Instant::now());
+        // Before the file is read, so that a later change is noticed.
+        let stamp = self.stamp();
+        let fetched = self.client.key_set(&self.name, &self.location, &self.settings).await;
+        let is_new = {
+            let mut attempt = self.attempt();
+            let had_failed = std::mem::replace(&mut attempt.has_failed, fetched.is_err());
+            match &fetched {
+                Err(FetchError::File(..)) => attempt.version.set_unreadable(stamp),
+                _ => {
+                    attempt.version.set_read(stamp);
+                    stamp.is_some() || !had_failed
+                }
+            }
+        };
+        let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(issuer = &*self.name, %error, cause, "could not fetch the keys of an issuer");
+                let issuer = &*self.name;
+                // An issuer that cannot be reached is reported once, not at each attempt.
+                match is_new {
+                    true => tracing::warn!(issuer, %error, cause, "could not fetch the keys of an issuer"),
+                    false => {
+                        tracing::debug!(issuer, %error, cause, "still could not fetch the keys of an issuer")
+                    }
+                }
                 return;
             }
         };
@@ -164,8 +199,53 @@ impl Issuer {
     }
 }
 
-/// The modification time and size of a file.
-fn stamp(path: &std::path::Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use super::Issuer;
+    use crate::config::{AuthConfig, IssuerConfig};
+    use crate::without_descriptors::{NoDescriptors, is_child};
+
+    const KEY: &str = r#"{"kty":"EC","crv":"P-256","kid":"1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+        "y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
+
+    /// A key is withdrawn while the process has no free file descriptors: the file is read once it has some.
+    #[test]
+    fn a_withdrawal_is_not_lost_if_the_file_cannot_be_read_for_a_while() {
+        let name = "issuer::tests::a_withdrawal_is_not_lost_if_the_file_cannot_be_read_for_a_while";
+        if !is_child(name) {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.json");
+        std::fs::write(&path, format!("{{\"keys\":[{KEY}]}}")).unwrap();
+        let jwks = Some(path.to_str().unwrap().to_owned());
+        let issuers = vec![IssuerConfig { jwks, ..IssuerConfig::new("https://issuer.example") }];
+        let config = AuthConfig { issuers, ..AuthConfig::default() };
+        let issuer = Issuer::all(&config, &Arc::<AtomicU64>::default(), &[]).unwrap().remove(0);
+        let keys = || issuer.keys().unwrap().len();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            issuer.fetch().await;
+            assert_eq!(keys(), 1);
+            std::fs::write(&path, r#"{"keys":[]}"#).unwrap();
+            let exhausted = NoDescriptors::begin();
+            for _ in 0..2 {
+                issuer.fetch().await;
+                assert_eq!(keys(), 1);
+            }
+            drop(exhausted);
+            // The file has not changed since.
+            issuer.keep_current();
+            let fetched = async {
+                while keys() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let limit = std::time::Duration::from_secs(30);
+            tokio::time::timeout(limit, fetched).await.expect("the keys are read again");
+        });
+    }
 }

@@ -19,6 +19,8 @@ mod metadata;
 mod remembered;
 mod ring_verifier;
 mod secret;
+#[cfg(all(test, target_os = "linux"))]
+mod without_descriptors;
 
 pub use api_keys::{ApiKey, KeyFile, KeyFileError, NewKey};
 pub use authenticator::Authenticator;

@@ -22,7 +22,7 @@ use crate::auth::TlsConfig;
 use crate::documents::DocumentsConfig;
 use crate::limits_config::LimitsConfig;
 use crate::rule_config;
-use crate::terminal::advice;
+use crate::terminal::{advice, unreadable};
 use crate::tools_config::ToolsTable;
 
 /// The largest configuration file, in bytes.
@@ -351,7 +351,7 @@ pub(crate) fn read(path: &Path) -> Result<Config> {
             ),
             io::ErrorKind::NotFound => advice(format!("there is no file `{shown}`"), "check the path"),
             io::ErrorKind::PermissionDenied => {
-                advice(message, "let the user that runs Libris read the file")
+                unreadable(message, "let the user that runs Libris read the file")
             }
             _ => anyhow::Error::new(cause).context(format!("could not read `{shown}`")),
         }

@@ -4,12 +4,12 @@ use std::io::IsTerminal as _;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libris::auth::Authenticator;
 use libris::rules::RuleSet;
-use libris::{Catalog, Policy, PolicyHandle};
+use libris::{Catalog, FileVersion, FileVersionStamp, Policy, PolicyHandle};
 use tokio::task::JoinHandle;
 
 use crate::audit_log::AuditWriter;
@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::rule_config::LocalCallers;
 use crate::serve;
 use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments, check_roots};
-use crate::terminal::{advice, note, report};
+use crate::terminal::{advice, is_unreadable, note, report};
 
 /// The polling interval of the configuration file. One `stat` is cheaper and more reliable than a watch of a file that
 /// editors replace. A rule that revokes a right takes effect within a second.
@@ -70,10 +70,11 @@ impl ServerAccess {
 }
 
 /// Reloads the configuration when its file changes or SIGHUP arrives, and replaces the sources of the catalog. An
-/// invalid configuration is reported, and the previous one stays in effect. Sources that could not be opened are tried
-/// again with exponential backoff.
+/// invalid configuration is reported, and the previous one stays in effect. If the configuration could not be read because
+/// of an I/O error, it is read again at the next poll, because it may revoke a right. Sources that could not be opened are
+/// tried again with exponential backoff.
 ///
-/// `seen` is the stamp that the configuration file had before the sources in `open` were read from it. A change since
+/// `stamp` is the stamp that the configuration file had before the sources in `open` were read from it. A change since
 /// then triggers a reload.
 ///
 /// New rules and authentication take effect even if a source cannot be opened, and at once, even while sources are being
@@ -83,9 +84,10 @@ pub(crate) async fn run(
     mut open: Vec<ConfiguredSource>,
     catalog: Arc<Catalog>,
     mut access: ServerAccess,
-    mut seen: Option<ConfigFileStamp>,
+    stamp: Option<FileVersionStamp>,
 ) {
     let file = arguments.file();
+    let mut version = FileVersion::new(stamp);
     let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut hangup = Hangup::new();
     let mut retry = Retry::new();
@@ -93,27 +95,33 @@ pub(crate) async fn run(
     loop {
         tokio::select! {
             () = hangup.received() => access.audit.iter().for_each(AuditWriter::reopen),
-            opened = opening.finished() => {
+            (opened, error) = opening.finished() => {
                 open = opened;
                 if opening.is_outdated {
                     opening.start(&arguments, &open, &catalog);
+                } else if let Some(error) = error {
+                    report_unchanged(&error);
+                    if is_unreadable(&error) {
+                        version.set_unreadable(file.as_deref().and_then(FileVersionStamp::of));
+                    }
                 }
                 continue;
             }
             _ = polls.tick() => {
-                let now = file.as_deref().and_then(stamp);
+                let now = file.as_deref().and_then(FileVersionStamp::of);
                 // A missing file is most likely being replaced.
-                if now.is_none() || now == seen {
+                if now.is_none() || !version.is_due(&now) {
                     let has_unopened = open.iter().any(|source| source.failure.is_some());
                     if has_unopened && opening.is_idle() && retry.begin_if_due() {
                         opening.retry(&open, &catalog);
                     }
                     continue;
                 }
-                seen = now;
             }
         }
         retry = Retry::new();
+        // Before the file is read, so that a later change is noticed.
+        let now = file.as_deref().and_then(FileVersionStamp::of);
         let replaced = tokio::task::block_in_place(|| {
             catch_panic(|| {
                 let (mut config, _) = arguments.definitions()?;
@@ -121,8 +129,19 @@ pub(crate) async fn run(
             })
         });
         match replaced {
-            Ok(()) => opening.start(&arguments, &open, &catalog),
-            Err(error) => report_unchanged(&error),
+            Ok(()) => {
+                version.set_read(now);
+                opening.start(&arguments, &open, &catalog);
+            }
+            Err(error) if is_unreadable(&error) => {
+                if version.set_unreadable(now) {
+                    report_unchanged(&error);
+                }
+            }
+            Err(error) => {
+                version.set_read(now);
+                report_unchanged(&error);
+            }
         }
     }
 }
@@ -133,11 +152,14 @@ fn report_unchanged(error: &anyhow::Error) {
     note("the previous configuration stays in effect");
 }
 
+/// The sources that are open now, and why the configuration has no effect on them, if it has none.
+type OpeningResult = (Vec<ConfiguredSource>, Option<anyhow::Error>);
+
 /// Opens sources in a thread of its own, because opening one can take as long as a network file system hangs. Rules that
 /// change meanwhile take effect at once.
 #[derive(Default)]
 struct OpeningSources {
-    thread: Option<JoinHandle<Vec<ConfiguredSource>>>,
+    thread: Option<JoinHandle<OpeningResult>>,
     /// Whether the configuration changed since the thread read it.
     is_outdated: bool,
 }
@@ -164,12 +186,9 @@ impl OpeningSources {
                 Ok(OpenedConfig { sources, errors, .. }) => {
                     errors.iter().for_each(|error| report(error));
                     tracing::info!("reloaded the configuration");
-                    sources
+                    (sources, None)
                 }
-                Err(error) => {
-                    report_unchanged(&error);
-                    open
-                }
+                Err(error) => (open, Some(error)),
             }
         }));
     }
@@ -177,11 +196,11 @@ impl OpeningSources {
     /// Tries to open the sources that could not be opened.
     fn retry(&mut self, open: &[ConfiguredSource], catalog: &Arc<Catalog>) {
         let (open, catalog) = (open.to_vec(), catalog.clone());
-        self.thread = Some(tokio::task::spawn_blocking(move || retry_unopened(&open, &catalog)));
+        self.thread = Some(tokio::task::spawn_blocking(move || (retry_unopened(&open, &catalog), None)));
     }
 
     /// The sources that are open when the thread is done; never, if there is no thread.
-    async fn finished(&mut self) -> Vec<ConfiguredSource> {
+    async fn finished(&mut self) -> OpeningResult {
         let Some(thread) = &mut self.thread else { return std::future::pending().await };
         let opened = thread.await;
         self.thread = None;
@@ -261,25 +280,6 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             "this is a bug in Libris: please report it, with your change to the file",
         ))
     })
-}
-
-/// The metadata by which a change of the configuration file is detected.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ConfigFileStamp {
-    modified: SystemTime,
-    size: u64,
-    /// The inode number, which differs if the file was replaced; 0 on systems without one.
-    inode: u64,
-}
-
-/// The stamp of a file; `None` if it cannot be read.
-pub(crate) fn stamp(path: &Path) -> Option<ConfigFileStamp> {
-    let metadata = std::fs::metadata(path).ok()?;
-    #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
-    #[cfg(not(unix))]
-    let inode = 0;
-    Some(ConfigFileStamp { modified: metadata.modified().ok()?, size: metadata.len(), inode })
 }
 
 /// SIGHUP, the signal to reopen the audit log and to reload the configuration.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::auth::Authenticator;
 use libris::rules::{RuleSet, RulesPolicy};
-use libris::{AuthenticatedCallers, Catalog, Policy, Serve, SubscriptionConfig, catalog};
+use libris::{AuthenticatedCallers, Catalog, FileVersionStamp, Policy, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
 use crate::audit_log::{AuditWriter, FlushOnDrop};
@@ -92,7 +92,7 @@ fn examples() -> String {
 
 /// Serves until the client disconnects or the process receives a signal to stop.
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
-    let stamp = options.sources.file().as_deref().and_then(reload::stamp);
+    let stamp = options.sources.file().as_deref().and_then(FileVersionStamp::of);
     let OpenedConfig { config, sources: opened, errors } = options.sources.open(&[])?;
     if errors.len() == opened.len() {
         // The opened sources hold clones of these `Arc`s; drop them so that `none_opened` can take the error out.

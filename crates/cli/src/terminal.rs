@@ -37,11 +37,27 @@ pub(crate) fn styled(style: Style, text: impl Display) -> String {
 pub(crate) struct Advice {
     message: String,
     hint: String,
+    /// Whether a file could not be read because of an I/O error.
+    is_unreadable: bool,
 }
 
 /// Creates an error with a hint on what to do next.
 pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    Advice { message: message.into(), hint: hint.into() }.into()
+    Advice { message: message.into(), hint: hint.into(), is_unreadable: false }.into()
+}
+
+/// Like [`advice`], for a file that could not be read because of an I/O error that `message` contains.
+pub(crate) fn unreadable(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    Advice { message: message.into(), hint: hint.into(), is_unreadable: true }.into()
+}
+
+/// Whether the cause of an error is an I/O error, so that trying again may succeed although no file has changed.
+pub(crate) fn is_unreadable(error: &anyhow::Error) -> bool {
+    let is_io = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<std::io::Error>()
+            || cause.downcast_ref::<Advice>().is_some_and(|advice| advice.is_unreadable)
+    };
+    error.chain().any(is_io)
 }
 
 /// Prints why the command failed, and returns its exit code.

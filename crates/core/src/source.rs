@@ -178,9 +178,16 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether [`search`](Source::search) may return hits. If not, the default, a catalog does not call it: a search
+    /// must not wait for a permit of a source that has nothing to search.
+    fn has_search(&self) -> bool {
+        false
+    }
+
     /// Searches with the source's own search engine; `None`, the default, if it has none. A source implements this
-    /// if its engine finds more than an index of its texts would, such as the full-text search of a database. A
-    /// catalog fuses the hits by rank with the hits of its index, and removes hidden resources.
+    /// and [`has_search`](Source::has_search) if its engine finds more than an index of its texts would, such as the
+    /// full-text search of a database. A catalog fuses the hits by rank with the hits of its index, and removes hidden
+    /// resources.
     async fn search(&self, _query: &SearchQuery, _context: &Context) -> Result<Option<SearchAnswer>> {
         Ok(None)
     }
@@ -242,9 +249,9 @@ pub trait Source: Send + Sync + 'static {
     /// [`Change::Lost`] of any source, because the watch of this source may have missed the same changes.
     fn invalidate(&self, _change: &Change) {}
 
-    /// The maximum number of concurrent requests, such as reads, completions and tool calls. A catalog issues this many
-    /// permits, at most three quarters of them to one client; further requests wait in a queue per client. Lists have
-    /// separate permits, half as many; watches need none. A source that limits its work by another quantity uses its
+    /// The maximum number of concurrent requests, such as reads, completions, searches and tool calls. A catalog issues
+    /// this many permits, at most three quarters of them to one client; further requests wait in a queue per client. Lists
+    /// have separate permits, half as many; watches need none. A source that limits its work by another quantity uses its
     /// own [`Budget`](crate::Budget) and keeps this default.
     fn concurrency(&self) -> usize {
         64
@@ -380,6 +387,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         context: &Context,
     ) -> Result<Option<SourceToolResult>> {
         (**self).call_tool(name, arguments, context).await
+    }
+
+    fn has_search(&self) -> bool {
+        (**self).has_search()
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {

@@ -15,7 +15,7 @@ use crate::Catalog;
 use crate::gate::SourceRole;
 use crate::query;
 
-/// How long the search of a source may take. The answer leaves out a slower source, and names it.
+/// How long the search of a source may take, including the wait for a permit of the source. The answer leaves out a slower source, and names it.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The constant of reciprocal rank fusion: the larger it is, the smaller is the advantage of the first ranks.
@@ -78,12 +78,12 @@ impl Catalog {
 
     /// Whether there is an index, even if it is being built.
     #[cfg(feature = "search")]
-    fn is_indexed(&self) -> bool {
+    pub(crate) fn is_indexed(&self) -> bool {
         self.index().is_some()
     }
 
     #[cfg(not(feature = "search"))]
-    fn is_indexed(&self) -> bool {
+    pub(crate) fn is_indexed(&self) -> bool {
         false
     }
 
@@ -123,14 +123,18 @@ impl Catalog {
         let sources = self.sources();
         let asked: Vec<_> = sources
             .iter()
-            .filter(|gated| gated.role() == SourceRole::Content)
+            .filter(|gated| gated.role() == SourceRole::Content && gated.source().has_search())
             .filter(|gated| {
                 query.sources.is_empty() || query.sources.iter().any(|name| name == gated.health().name())
             })
             .collect();
         let unlimited = &SearchQuery { limit: query.limit.max(MAX_SOURCE_HITS), ..query.clone() };
         let searches = asked.iter().map(|gated| async {
-            let search = gated.source().search(unlimited, context);
+            // Includes the wait for the permit, so that a busy source delays a search no longer than a slow one.
+            let search = async {
+                let context = gated.permit(context).await?;
+                gated.source().search(unlimited, &context).await
+            };
             Ok(query::bounded_answer(SOURCE_TIMEOUT, search).await)
         });
         let mut answers = Vec::new();

@@ -95,12 +95,12 @@ pub use functions::{
 pub use libris_auth as auth;
 pub use libris_core::{
     Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
-    ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, Freshness, HitSection, Icon, Identity,
-    IndexingProgress, InputRequired, Meta, Package, Page, Progress, Prompt, PromptArgument, PromptCompletion,
-    PromptContent, PromptMessage, PromptRole, Prompts, Proof, ReplicaKey, RequestInput, Resource, Result,
-    SearchAnswer, SearchHit, SearchQuery, Sha256Digest, Skill, SkillFile, SkillPage, SkillResources,
-    SnippetLine, Source, SourceTool, SourceToolResult, SourceTools, Template, Templates, Theme, ToolContent,
-    UnavailableSource, Uri, UriSpan, UriTemplate, uri_template,
+    ContentBody, ContentMemory, Contents, Context, DIRECTORY, Error, FileVersion, FileVersionStamp,
+    Freshness, HitSection, Icon, Identity, IndexingProgress, InputRequired, Meta, Package, Page, Progress,
+    Prompt, PromptArgument, PromptCompletion, PromptContent, PromptMessage, PromptRole, Prompts, Proof,
+    ReplicaKey, RequestInput, Resource, Result, SearchAnswer, SearchHit, SearchQuery, Sha256Digest, Skill,
+    SkillFile, SkillPage, SkillResources, SnippetLine, Source, SourceTool, SourceToolResult, SourceTools,
+    Template, Templates, Theme, ToolContent, UnavailableSource, Uri, UriSpan, UriTemplate, uri_template,
 };
 #[cfg(feature = "remote")]
 pub use libris_remote as remote;

@@ -1,12 +1,16 @@
 //! Shared reads: single-flight, with a cache of contents that expires by TTL and by proof.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, Proof, Result, Uri};
+use libris_core::{
+    Budget, Client, Contents, Context, Error, Flight, Flights, Freshness, Lease, Proof, Result, Uri,
+};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::sync::Notify;
 
 use crate::cluster::ReplicaRead;
 use crate::gate::GatedSource;
@@ -14,7 +18,7 @@ use crate::lock::lock;
 use crate::read_memory::ReadMemory;
 
 /// The capacity of the cache in bytes.
-pub(crate) const CACHE_BYTES: u64 = 24 << 20;
+pub(crate) const CACHE_BYTES: u64 = 20 << 20;
 
 /// The memory budget for contents that are being read and are not in the cache yet. One client may use three quarters,
 /// which is enough for the largest contents of a source by default, 8 MiB.
@@ -23,7 +27,7 @@ pub(crate) const LOADING_BYTES: usize = 16 << 20;
 /// Contents of up to this many bytes need no reservation from the memory budget.
 const UNRESERVED_BYTES: usize = 64 << 10;
 
-/// The number of shards. Each shard has its own lock and an equal part of the capacity, so contents of more than 12 MiB
+/// The number of shards. Each shard has its own lock and an equal part of the capacity, so contents of more than 10 MiB
 /// are not cached.
 const SHARDS: usize = 2;
 
@@ -38,11 +42,18 @@ const PART_OVERHEAD: usize = 512;
 
 /// The shared reads of one catalog.
 pub(crate) struct SharedReads {
-    cache: Arc<Cache<ReadKey, Arc<CachedContents>, ContentsWeight>>,
+    cache: Arc<ContentsCache>,
+    /// The running reads, each of which holds a permit of its source.
     in_flight: Flights<ReadKey, ReadResult>,
+    /// The requests for contents, one for each client, which wait for a permit or for a running read.
+    requests: Flights<(ReadKey, Client), ReadResult>,
+    /// Notifies the requests that wait for a permit that a read has started.
+    started: Notify,
     /// The memory budget for contents that are being read.
     loading: Arc<Budget>,
 }
+
+type ContentsCache = Cache<ReadKey, Arc<CachedContents>, ContentsWeight>;
 
 /// The address of a source in memory, and a URI: another source may have the same URI.
 type ReadKey = (usize, Uri);
@@ -138,7 +149,13 @@ impl Default for SharedReads {
             .expect("both capacities are given");
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         let cache = Arc::new(Cache::with_options(options, ContentsWeight, hashes, life));
-        Self { cache, in_flight: Flights::default(), loading: Budget::new(LOADING_BYTES) }
+        Self {
+            cache,
+            in_flight: Flights::default(),
+            requests: Flights::default(),
+            started: Notify::new(),
+            loading: Budget::new(LOADING_BYTES),
+        }
     }
 }
 
@@ -146,7 +163,7 @@ impl SharedReads {
     /// Reads `uri`: from the cache while the contents there are fresh, otherwise from the source, in one flight for all
     /// concurrent callers.
     pub(crate) async fn read(
-        &self,
+        self: &Arc<Self>,
         gated: &GatedSource,
         uri: &Uri,
         context: &Context,
@@ -163,55 +180,25 @@ impl SharedReads {
         if let Some(cached) = fresh() {
             return contents(&cached);
         }
-        let leads = AtomicBool::new(false);
-        let start = || {
-            leads.store(true, Ordering::Relaxed);
-            let (cache, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
-            let scope = scope.clone();
-            // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
-            // while others wait.
-            let loading = ReadMemory::new(&self.loading, context.client());
-            let mut shared = context.clone().without_caller().with_memory(loading.clone());
-            if !shares_all {
-                shared = shared.with_input_of(context);
-            }
-            async move {
-                let source = gated.source();
-                let load = async {
-                    loop {
-                        let permitted = gated.permit(&shared).await?;
-                        let read = source.read(&key.1, &permitted).await;
-                        drop(permitted);
-                        match read {
-                            Err(Error::Busy(_)) if loading.wait_for_memory().await => {}
-                            read => return read,
-                        }
-                    }
-                };
-                let contents = match &scope.replicas {
-                    Some(replicas) => replicas.run(load).await,
-                    None => load.await,
-                };
-                let contents = contents.map_err(Arc::new)?;
-                let counted = loading.raise_to(contents.parts.iter().map(|part| part.body.len()).sum());
-                let cached = Arc::new(CachedContents::new(contents, scope, loading.settle()));
-                if !counted && cached.size() > UNRESERVED_BYTES {
-                    return Err(Arc::new(Error::NO_MEMORY));
-                }
-                if !cached.is_shared {
-                    return Ok(cached);
-                }
-                cache.insert(key.clone(), cached.clone());
-                // The cache does not store contents that are too large; they keep their reservation.
-                if cache.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
-                    lock(&cached.loading).take();
-                }
-                Ok(cached)
-            }
-        };
+        let leads = Arc::new(AtomicBool::new(false));
         let read = || {
             leads.store(false, Ordering::Relaxed);
-            self.in_flight.join(&key, || fresh().map(Ok), start)
+            self.requests.join(
+                &(key.clone(), context.client()),
+                || fresh().map(Ok),
+                || {
+                    // The flight uses a permit of the first caller, but not its memory budget: that caller may be cancelled
+                    // while others wait.
+                    let loading = ReadMemory::new(&self.loading, context.client());
+                    let mut shared = context.clone().without_caller().with_memory(loading.clone());
+                    if !shares_all {
+                        shared = shared.with_input_of(context);
+                    }
+                    let read =
+                        SharedRead { gated: gated.clone(), key: key.clone(), context: shared, loading };
+                    self.clone().request(read, scope.clone(), leads.clone())
+                },
+            )
         };
         let outcome = match read().await {
             // The data changed during the read, perhaps before this caller joined: read once more.
@@ -226,6 +213,104 @@ impl SharedReads {
             return gated.source().read(uri, &context).await;
         }
         outcome.map_err(|error| Error::from_shared(&error)).and_then(|cached| contents(&cached))
+    }
+
+    /// Waits for the running read of the contents, or for a permit, and then reads them. Sets `leads` if this starts the
+    /// read.
+    ///
+    /// Each client waits for a permit in its own queue. If all clients waited for the permit of the client that requested
+    /// the contents first, and that client had a long queue, it would delay everything in its queue for everybody else.
+    async fn request(
+        self: Arc<Self>,
+        read: SharedRead,
+        scope: ReadScope,
+        leads: Arc<AtomicBool>,
+    ) -> ReadResult {
+        // A replica waits for a permit only if the shared cache does not have the contents.
+        let permitted = match &scope.replicas {
+            Some(_) => None,
+            None => tokio::select! {
+                biased;
+                running = self.running(&read.key) => return running.await,
+                permitted = read.gated.permit(&read.context) => Some(permitted.map_err(Arc::new)?),
+            },
+        };
+        let key = read.key.clone();
+        let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh()).map(Ok);
+        let flight = self.in_flight.join(&key, fresh, || {
+            leads.store(true, Ordering::Relaxed);
+            read.load(permitted, scope, self.cache.clone())
+        });
+        self.started.notify_waiters();
+        flight.await
+    }
+
+    /// The read of these contents, once one is running.
+    async fn running(&self, key: &ReadKey) -> Flight<ReadResult> {
+        loop {
+            let mut started = pin!(self.started.notified());
+            started.as_mut().enable();
+            if let Some(running) = self.in_flight.join_existing(key) {
+                return running;
+            }
+            started.await;
+        }
+    }
+}
+
+/// A read that several callers share.
+struct SharedRead {
+    gated: GatedSource,
+    key: ReadKey,
+    /// The context of the read, without a permit.
+    context: Context,
+    loading: Arc<ReadMemory>,
+}
+
+impl SharedRead {
+    /// Reads the contents and caches them. `permitted` is the context with a permit; without it, this waits for one.
+    async fn load(
+        self,
+        permitted: Option<Context>,
+        scope: ReadScope,
+        cache: Arc<ContentsCache>,
+    ) -> ReadResult {
+        let Self { gated, key, context, loading } = self;
+        let source = gated.source();
+        let load = async {
+            let mut permitted = permitted;
+            loop {
+                let context = match permitted.take() {
+                    Some(permitted) => permitted,
+                    None => gated.permit(&context).await?,
+                };
+                let read = source.read(&key.1, &context).await;
+                drop(context);
+                match read {
+                    Err(Error::Busy(_)) if loading.wait_for_memory().await => {}
+                    read => return read,
+                }
+            }
+        };
+        let contents = match &scope.replicas {
+            Some(replicas) => replicas.run(load).await,
+            None => load.await,
+        };
+        let contents = contents.map_err(Arc::new)?;
+        let counted = loading.raise_to(contents.parts.iter().map(|part| part.body.len()).sum());
+        let cached = Arc::new(CachedContents::new(contents, scope, loading.settle()));
+        if !counted && cached.size() > UNRESERVED_BYTES {
+            return Err(Arc::new(Error::NO_MEMORY));
+        }
+        if !cached.is_shared {
+            return Ok(cached);
+        }
+        cache.insert(key.clone(), cached.clone());
+        // The cache does not store contents that are too large; they keep their reservation.
+        if cache.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
+            lock(&cached.loading).take();
+        }
+        Ok(cached)
     }
 }
 
@@ -253,13 +338,13 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let described = ResourceSpec::new("big://{n}").cache(hour);
         let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
-        let reads = SharedReads::default();
+        let reads = Arc::new(SharedReads::default());
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();
             reads.read(&functions, &uri, &Context::default(), ReadScope::default()).await.unwrap();
         }
         assert!((CACHE_BYTES / 2..=CACHE_BYTES).contains(&reads.cache.weight()), "{}", reads.cache.weight());
-        assert!(reads.in_flight.is_empty());
+        assert!(reads.in_flight.is_empty() && reads.requests.is_empty());
         // Cached contents have released their reservation.
         assert_eq!(reads.loading.used(), 0);
     }
@@ -267,7 +352,7 @@ mod tests {
     #[tokio::test]
     async fn responses_can_be_cached_until_the_contents_change_or_expire() {
         let described = |time| ResourceSpec::new("some://contents").cache(time);
-        let (read, uri) = (SharedReads::default(), Uri::parse("some://contents").unwrap());
+        let (read, uri) = (Arc::new(SharedReads::default()), Uri::parse("some://contents").unwrap());
         let context = Context::default();
         let functions = FunctionSource::new().resource(described(Duration::from_secs(3600)), || "text");
         let handle = functions.handle();
@@ -290,7 +375,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let described = ResourceSpec::new("big://{n}").cache(hour);
         let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
-        let reads = SharedReads::default();
+        let reads = Arc::new(SharedReads::default());
         let uri = Uri::parse("big://1").unwrap();
         let context = Context::default();
         let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();

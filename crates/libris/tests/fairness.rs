@@ -1,18 +1,21 @@
-//! Fairness of a catalog: slow reads of one client do not delay another client.
+//! Fairness of a catalog: slow reads and searches of one client do not delay another client.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use libris::uri_template::Specificity;
-use libris::{Catalog, Content, Contents, Context, Page, Result, Source, Uri};
+use libris::{
+    Catalog, Content, Contents, Context, Page, Result, SearchAnswer, SearchHit, SearchQuery, Source, Uri,
+};
 use libris_core::Client;
 use libris_sources::{Git, Sql, git, sql};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// The number of concurrent slow reads.
@@ -223,4 +226,194 @@ async fn a_shared_read_counts_for_the_client_that_started_it() {
         catalog.read(&uri, &context(number)).await.unwrap();
     }
     assert_eq!(*source.readers.lock().unwrap(), [1, 2].map(|number| context(number).client()));
+}
+
+/// A source with contents that callers share. Reads for client 1 do not end, and those for others take a while.
+struct Hanging {
+    begun: AtomicUsize,
+}
+
+#[async_trait]
+impl Source for Hanging {
+    fn covers(&self, _: &Uri) -> Option<Specificity> {
+        Some(Specificity::EXACT)
+    }
+
+    fn concurrency(&self) -> usize {
+        4
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        if context.client() == self::context(1).client() {
+            std::future::pending::<()>().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        Ok(Content::text(uri.clone(), "text/plain", "text").into())
+    }
+
+    fn is_shared(&self, _: &Uri) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn shared_reads_in_the_queue_of_one_client_do_not_hold_up_another() {
+    let source = Arc::new(Hanging { begun: AtomicUsize::new(0) });
+    let catalog = Arc::new(Catalog::new(vec![source.clone()]));
+    let uri = |number: usize| Uri::parse(&format!("shared://{number}")).unwrap();
+    let mut reads = JoinSet::new();
+    for number in 0..SLOW {
+        let (catalog, uri) = (catalog.clone(), uri(number));
+        reads.spawn(async move { catalog.read(&uri, &context(1)).await });
+    }
+    while source.begun.load(Ordering::SeqCst) < 3 {
+        tokio::task::yield_now().await;
+    }
+    // It waits in the queue of client 1. Client 2 needs not wait there.
+    let read = async { catalog.read(&uri(SLOW - 1), &context(2)).await };
+    tokio::time::timeout(Duration::from_secs(30), read).await.expect("another client is served").unwrap();
+    // What client 2 has read is shared with client 1.
+    let read = async {
+        while reads.join_next().now_or_never().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), read).await.expect("the same read of client 1 ends");
+    assert_eq!(source.begun.load(Ordering::SeqCst), 4);
+}
+
+/// A source whose reads and searches share connections in FIFO order, as those of a database do. The searches of client 1
+/// occupy their connections until the test ends.
+struct Connections {
+    free: Arc<Semaphore>,
+    /// The number of searches of client 1 that have a connection or wait for one.
+    slow: Arc<AtomicUsize>,
+}
+
+impl Connections {
+    const COUNT: usize = 4;
+
+    async fn run(&self, context: &Context) {
+        let connection = self.free.clone().acquire_owned().await.unwrap();
+        if context.client() == self::context(1).client() {
+            let context = context.clone();
+            let work = tokio::spawn(async move {
+                let _held = (connection, context);
+                std::future::pending::<()>().await;
+            });
+            work.await.unwrap();
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Connections {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == "row").then_some(Specificity::EXACT)
+    }
+
+    fn concurrency(&self) -> usize {
+        Self::COUNT
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.run(context).await;
+        Ok(Content::text(uri.clone(), "text/plain", "").into())
+    }
+
+    fn has_search(&self) -> bool {
+        true
+    }
+
+    async fn search(&self, _: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
+        if context.client() == self::context(1).client() {
+            self.slow.fetch_add(1, Ordering::SeqCst);
+        }
+        self.run(context).await;
+        let hits = vec![SearchHit { uri: "row://found".to_owned(), ..SearchHit::default() }];
+        Ok(Some(SearchAnswer { hits, total: 1, ..SearchAnswer::default() }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn searches_of_one_client_do_not_hold_up_reads_and_searches_of_another() {
+    let slow = Arc::new(AtomicUsize::new(0));
+    let free = Arc::new(Semaphore::new(Connections::COUNT));
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(Connections { free, slow: slow.clone() })]));
+    let mut searches = JoinSet::new();
+    for _ in 0..SLOW {
+        let catalog = catalog.clone();
+        searches.spawn(async move {
+            catalog.search(&SearchQuery::new("word", 10), &context(1)).await.unwrap().unwrap().left_out.len()
+        });
+    }
+    // Each search ends at its time limit, without the source, whose work continues.
+    let left_out = searches.join_all().await;
+    assert_eq!(left_out, [1; SLOW]);
+    assert_eq!(slow.load(Ordering::SeqCst), Connections::COUNT - 1, "one connection is left for others");
+    let others = async {
+        catalog.read(&Uri::parse("row://1").unwrap(), &context(2)).await.unwrap();
+        catalog.search(&SearchQuery::new("word", 10), &context(2)).await.unwrap().unwrap().hits.len()
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(1), others).await, Ok(1));
+}
+
+/// Lets a caller see everything, once the test says so.
+#[cfg(feature = "search")]
+struct Delayed {
+    asked: mpsc::UnboundedSender<()>,
+    end: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+#[cfg(feature = "search")]
+impl libris_core::Visibility for Delayed {
+    fn sees(&self, _: &Uri) -> bool {
+        let _ = self.asked.send(());
+        // An error: the test has ended.
+        let _ = self.end.lock().unwrap().recv();
+        true
+    }
+}
+
+#[cfg(feature = "search")]
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_of_the_index_by_one_client_do_not_hold_up_another() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("note.md"), "about retention").unwrap();
+    let config = libris_sources::files::Config { path: dir.path().to_owned(), ..Default::default() };
+    let source = libris_sources::Files::open(config).unwrap();
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(source)]));
+    let config = libris::SearchConfig { is_awaited: true, ..libris::SearchConfig::default() };
+    catalog.start_search(config).unwrap();
+    catalog.search_index_completed().await.unwrap();
+    let (asked, mut begun) = mpsc::unbounded_channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    let delayed = Arc::new(Delayed { asked, end: Mutex::new(ended) });
+    let query = SearchQuery::new("retention", 10);
+    let mut searches = JoinSet::new();
+    for _ in 0..SLOW {
+        let (catalog, query) = (catalog.clone(), query.clone());
+        let context = context(1).with_visibility(delayed.clone());
+        searches.spawn(async move { catalog.search(&query, &context).await });
+    }
+    // The searches of client 1 that have a permit check what is visible.
+    begun.recv().await.unwrap();
+    let other = async { catalog.search(&query, &context(2)).await };
+    let other = tokio::time::timeout(Duration::from_secs(30), other).await;
+    drop(end);
+    assert_eq!(other.expect("another client is answered").unwrap().unwrap().hits.len(), 1);
+    for search in searches.join_all().await {
+        assert_eq!(search.unwrap().unwrap().hits.len(), 1);
+    }
 }

@@ -19,8 +19,8 @@ pub mod mcp;
 pub mod notion;
 #[cfg(feature = "prompts")]
 pub mod prompts;
+pub use libris_core::regular_file;
 pub mod registry;
-pub mod regular_file;
 pub mod settings;
 #[cfg(feature = "skills")]
 pub mod skills;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 /// A read takes this many times the size of the result in memory, for its encoded and parsed forms, in addition to the
 /// contents, for which the view has reserved memory.
-const COPIES: usize = 3;
+pub(crate) const COPIES: usize = 3;
 
 /// Reads a resource, from the response cache if possible. If memory is short, waits for it, so the request must not hold
 /// any other contents. `T` has the members of the `resources/read` result that are needed.

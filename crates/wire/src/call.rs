@@ -135,6 +135,15 @@ impl Call {
         self.memory.as_ref().is_none_or(|memory| memory.reserve_total(bytes))
     }
 
+    /// Keeps the memory that is reserved so far: from now on, reservations fail instead of waiting for memory. Call it
+    /// before reading more contents while some are in memory, because requests that wait for memory while they hold some
+    /// could deadlock.
+    pub fn hold(&self) {
+        if let Some(memory) = &self.memory {
+            memory.hold(0);
+        }
+    }
+
     /// Waits for the memory that [`reserve`](Self::reserve) could not get. Returns `false` if it does not become
     /// available in time, or if no reservation failed.
     pub async fn memory_is_free(&self) -> bool {

@@ -366,6 +366,17 @@ impl RequestReservation {
             Some(_) => framed.size(),
             None => with_buffers(framed.size()),
         };
+        self.lease(bytes).await
+    }
+
+    /// Releases the reservation.
+    pub(crate) fn release(&self) {
+        let mut state = lock(&self.state);
+        (state.lease, state.bytes) = (None, 0);
+    }
+
+    /// Like [`lease_for`](Self::lease_for), for a response of this many bytes.
+    pub(crate) async fn lease(&self, bytes: usize) -> Option<ContentLease> {
         let lease = lock(&self.state).lease.take();
         match lease {
             // Responses this small are always sent, because the error that memory is short is one of them.

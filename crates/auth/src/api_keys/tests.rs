@@ -130,3 +130,63 @@ fn only_the_owner_can_read_the_file() {
     let mode = std::fs::metadata(folder.path().join("keys.toml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+/// A key is revoked while the process has no free file descriptors: the file is read once it has some.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_revocation_is_not_lost_if_the_file_cannot_be_read_for_a_while() {
+    use crate::without_descriptors::{NoDescriptors, is_child};
+
+    if !is_child("api_keys::tests::a_revocation_is_not_lost_if_the_file_cannot_be_read_for_a_while") {
+        return;
+    }
+    let (_folder, file) = file();
+    let (_, secret) = file.add(named("ci")).unwrap();
+    let store = open(&file);
+    file.revoke("ci").unwrap();
+    let exhausted = NoDescriptors::begin();
+    for _ in 0..2 {
+        assert!(!store.reload(&AuthConfig::default()));
+        assert!(store.identify(secret.expose()).is_some());
+    }
+    drop(exhausted);
+    // The file has not changed since.
+    assert!(store.reload(&AuthConfig::default()));
+    assert!(store.identify(secret.expose()).is_none());
+    assert!(!store.reload(&AuthConfig::default()), "it is read once");
+}
+
+/// The first keys of a file that is too large must not be taken for all of them, above all when a key is added.
+#[test]
+fn a_file_that_is_too_large_is_an_error() {
+    let (folder, file) = file();
+    file.add(named("ci")).unwrap();
+    let path = folder.path().join("keys.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let large =
+        format!("{text}{}", "# A comment of 32 bytes.........\n".repeat(super::MAX_FILE as usize / 32));
+    std::fs::write(&path, &large).unwrap();
+    assert!(matches!(file.keys(), Err(KeyFileError::Read(..))));
+    assert!(matches!(file.add(named("other")), Err(KeyFileError::Read(..))));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().len(), large.len());
+}
+
+/// Opening a named pipe would block until something writes to it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_is_an_error_and_does_not_block() {
+    let (folder, file) = file();
+    let path = folder.path().join("keys.toml");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let (sender, read) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(file.keys().map(drop)));
+    let read = read.recv_timeout(Duration::from_secs(30)).expect("it does not block");
+    assert!(matches!(read, Err(KeyFileError::Read(..))));
+}

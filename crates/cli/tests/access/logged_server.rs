@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+#[cfg(target_os = "linux")]
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
@@ -47,6 +49,15 @@ impl LoggedServer {
     /// What it has written to standard error.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Sets a limit of the process, and returns the previous one. If `new` has no maximum, that of the process stays.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn limit(&self, resource: Resource, new: Rlimit) -> Rlimit {
+        let process = Pid::from_child(&self.child);
+        // Tests run as root, or with the limits of the server.
+        let maximum = new.maximum.or_else(|| getrlimit(resource).maximum);
+        prlimit(Some(process), resource, Rlimit { maximum, ..new }).unwrap()
     }
 
     pub(crate) fn hang_up(&self) {

@@ -75,6 +75,38 @@ async fn a_rule_that_is_added_silences_open_streams() {
     stream.until(secret).await;
 }
 
+/// The configuration changes while the server has no free file descriptors: it is read once the server has some, although
+/// it has not changed since.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_is_not_lost_if_the_configuration_cannot_be_read_for_a_while() {
+    use rustix::process::{Resource, Rlimit};
+
+    let folder = folder("[[rule]]\naction = \"allow\"\n");
+    let server = LoggedServer::start(folder.path(), &[], &[]);
+    let secret = json!({ "uri": "file:///docs/b.md" });
+    let is_allowed = async || {
+        let (_, answer) = server.ask(None, "resources/read", secret.clone()).await;
+        answer["result"].is_object()
+    };
+    assert!(is_allowed().await);
+    let limit = server.limit(Resource::Nofile, Rlimit { current: Some(0), maximum: None });
+    let next = folder.path().join("next.toml");
+    let rules = "[[rule]]\nuri = \"file:///docs/b.md\"\naction = \"deny\"\n[[rule]]\naction = \"allow\"\n";
+    std::fs::write(&next, format!("{SOURCE}{rules}")).unwrap();
+    std::fs::rename(&next, folder.path().join("libris.toml")).unwrap();
+    let until = Instant::now() + crate::PATIENCE;
+    while !server.log().contains("the previous configuration stays in effect") {
+        assert!(Instant::now() < until, "{}", server.log());
+        tokio::task::yield_now().await;
+    }
+    server.limit(Resource::Nofile, limit);
+    while is_allowed().await {
+        assert!(Instant::now() < until, "{}", server.log());
+    }
+    assert_eq!(server.log().matches("the previous configuration stays in effect").count(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn authentication_that_is_added_or_restricted_ends_open_streams() {
     let folder = folder("");

@@ -17,7 +17,7 @@ use advice::Advice;
 use lexer::Token;
 
 /// The functions, variants and macros whose arguments are messages.
-const CONSTRUCTORS: [&str; 18] = [
+const CONSTRUCTORS: [&str; 19] = [
     "Busy",
     "Err",
     "Unavailable",
@@ -33,6 +33,7 @@ const CONSTRUCTORS: [&str; 18] = [
     "missing",
     "ok_or",
     "ok_or_else",
+    "unreadable",
     "warn",
     "with_context",
     "wrong",

@@ -9,6 +9,7 @@ mod following;
 mod freshness;
 mod listing;
 mod reading;
+mod searching;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub use reading::{
     invalid_uris_are_refused, listed_resources_are_covered, listed_resources_can_be_read,
     missing_resources_are_not_found, uncovered_uris_are_refused,
 };
+pub use searching::searches_are_announced;
 pub use watching::changes_are_reported;
 
 use crate::{Completion, CompletionRequest, Context, DIRECTORY, Page, Resource, Source, UriTemplate};
@@ -95,6 +97,7 @@ pub async fn check(fixture: &dyn Fixture) {
     completed_templates_can_be_read(fixture).await;
     values_are_still_offered_while_typing(fixture).await;
     unknown_variables_have_no_values(fixture).await;
+    searches_are_announced(fixture).await;
     subjects_are_idempotent_and_covered(fixture).await;
     shared_responses_are_the_same_for_all(fixture).await;
     a_listing_survives_changes(fixture).await;

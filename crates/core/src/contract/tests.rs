@@ -87,6 +87,7 @@ fn each_flaw_breaks_the_expected_law() {
         (Flaw::CompletesToNowhere, "completed_templates_can_be_read"),
         (Flaw::ForgetsWhatIsTyped, "values_are_still_offered_while_typing"),
         (Flaw::CompletesAnything, "unknown_variables_have_no_values"),
+        (Flaw::SearchesUnannounced, "searches_are_announced"),
         (Flaw::PagesByCount, "a_listing_survives_changes"),
         (Flaw::ProvesReadsForEver, "proofs_fail_after_a_change"),
         (Flaw::ProvesListsForEver, "proofs_fail_after_a_change"),

@@ -36,6 +36,9 @@ use query::{ReadForm, document_uri, form_name, requested_form};
 /// The maximum number of documents whose digest is remembered.
 const MAX_KNOWN: usize = 4_096;
 
+/// The longest URI of such a document, in bytes. It bounds the memory of the digests to 4 MiB per source.
+const MAX_KNOWN_URI: usize = 1_024;
+
 /// What a read of a document returns if its URI has no parameter `as`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainRead {
@@ -314,6 +317,10 @@ impl Source for Documents {
             aliases.extend(MemberPath::archives(uri).into_iter().skip(1));
         }
         aliases
+    }
+
+    fn has_search(&self) -> bool {
+        self.source.has_search()
     }
 
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {

@@ -8,7 +8,7 @@ use libris_core::{Content, ContentBody, Contents, Context, Error, Freshness, Met
 use super::member_path::MemberPath;
 use super::query::{DocumentQuery, ReadForm, document_uri, form_name, unknown_form, with_form};
 use super::select::{MAX_TEXT, Oversize, SelectedText, select, select_lines};
-use super::{Documents, KnownDocument, PlainRead};
+use super::{Documents, KnownDocument, MAX_KNOWN_URI, PlainRead};
 use crate::extract::ExtractOptions;
 use crate::{ArchiveFormat, ExtractedText, ExtractionError, Format};
 
@@ -143,9 +143,8 @@ impl Documents {
         options: ExtractOptions,
         context: &Context,
     ) {
-        let Some(proof) = found.freshness.proof.clone().filter(|_| !context.identity_was_used()) else {
-            return;
-        };
+        let is_remembered = !context.identity_was_used() && document.as_str().len() <= MAX_KNOWN_URI;
+        let Some(proof) = found.freshness.proof.clone().filter(|_| is_remembered) else { return };
         let digest = self.reader.digest(&found.data).await;
         let known = KnownDocument { digest, options, proof, freshness: found.freshness.clone() };
         self.known.insert(document.clone(), known);

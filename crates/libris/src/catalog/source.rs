@@ -191,6 +191,10 @@ impl Source for Catalog {
         self.find_tool(name, arguments, context).await
     }
 
+    fn has_search(&self) -> bool {
+        self.is_indexed() || self.sources().iter().any(|gated| gated.source().has_search())
+    }
+
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
         self.search_sources(query, context).await
     }

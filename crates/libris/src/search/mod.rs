@@ -7,13 +7,14 @@ mod stamp;
 mod text;
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use libris_core::{Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
+use libris_core::{Budget, Context, Error, IndexingProgress, Result, SearchAnswer, SearchQuery, Uri};
 use libris_search::{IndexError, SearchIndex, VisibleResources, uri_hash};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +23,19 @@ use crate::PathNote;
 use crate::health::{Health, SearchIndexState};
 use feeder::Feeder;
 
-/// How many searches run at the same time; others wait.
-const CONCURRENT_SEARCHES: usize = 2;
+/// How many searches of the index run at the same time. One client may run two of them; its other searches wait, and
+/// searches of other clients do not wait for these.
+const CONCURRENT_SEARCHES: usize = 3;
 
 /// How long searches wait for the index, counted from the start of indexing. Small libraries are indexed by then.
 const SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// How long searches wait until an index that was complete on disk is compared with the sources.
 const WARM_SETTLING_TIME: Duration = Duration::from_millis(25);
+
+/// How often an index whose checksums are right is rebuilt because a search failed. The cause is most likely the query, and
+/// a caller must not be able to have the index rebuilt again and again.
+const INTACT_REBUILD_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The default of [`SearchConfig::memory`].
 const DEFAULT_MEMORY: usize = 256 << 20;
@@ -67,8 +73,10 @@ pub(crate) struct CatalogIndex {
     progress: FeederProgress,
     /// Notifies the feeder that a search found damage and dropped the index.
     discarded: Arc<Notify>,
+    /// When a search last dropped an index whose checksums were right.
+    intact_discarded: Mutex<Option<Instant>>,
     stop: CancellationToken,
-    permits: Arc<Semaphore>,
+    permits: Arc<Budget>,
     /// When indexing began.
     started: Instant,
     /// The cache key of the next search whose visibility check belongs to no rights class.
@@ -233,8 +241,9 @@ impl CatalogIndex {
             index: RwLock::default(),
             progress: FeederProgress::new(catalog.health().clone()),
             discarded: Arc::default(),
+            intact_discarded: Mutex::default(),
             stop: CancellationToken::new(),
-            permits: Arc::new(Semaphore::new(CONCURRENT_SEARCHES)),
+            permits: Budget::new(CONCURRENT_SEARCHES),
             started: Instant::now(),
             unclassified: AtomicU64::new(1 << 63),
         });
@@ -333,30 +342,52 @@ impl CatalogIndex {
             Some(Some(class)) => class.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ generation,
             _ => self.unclassified.fetch_add(1, Ordering::Relaxed),
         };
-        let permit = self.permits.clone().acquire_owned().await;
+        let permit = self.permits.take(context.client(), 1).await;
+        let permit = permit.ok_or(Error::Busy("too many searches are in progress"))?;
         let query = query.clone();
         let search = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let sees = |uri: &str| {
                 visibility.as_ref().is_none_or(|visible| Uri::parse(uri).is_ok_and(|uri| visible.sees(&uri)))
             };
-            match visibility {
-                None => index.search(&query, &VisibleResources::All),
-                Some(_) => index.search(&query, &VisibleResources::Class { class, sees: &sees }),
-            }
+            let visible = match &visibility {
+                None => VisibleResources::All,
+                Some(_) => VisibleResources::Class { class, sees: &sees },
+            };
+            // tantivy panics on some damaged files.
+            let found = catch_unwind(AssertUnwindSafe(|| index.search(&query, &visible)));
+            let found = found.unwrap_or_else(|_| Err(IndexError::Damaged("a search panicked".into())));
+            found.map_err(|error| {
+                let verified = catch_unwind(AssertUnwindSafe(|| index.verify()));
+                (error, matches!(verified, Ok(Ok(()))))
+            })
         });
         match search.await {
             Ok(Ok(answer)) => Ok(Some(SearchAnswer { indexing: self.indexing(), ..answer })),
-            Ok(Err(error)) => {
+            Ok(Err((error, is_intact)))
+                if is_intact
+                    && !matches!(error, IndexError::Unavailable(_))
+                    && !self.may_discard_intact() =>
+            {
+                Err(Error::failed("search the index", error))
+            }
+            Ok(Err((error, _))) => {
                 self.discard_damaged(&error);
                 Ok(None)
             }
-            // tantivy panics on some damaged files.
-            Err(_) => {
-                self.discard_damaged(&IndexError::Damaged("a search panicked".into()));
-                Ok(None)
-            }
+            Err(cause) => Err(Error::failed("search the index", cause)),
         }
+    }
+
+    /// Whether an index whose checksums are right may be dropped because a search failed, once in
+    /// [`INTACT_REBUILD_INTERVAL`].
+    fn may_discard_intact(&self) -> bool {
+        let mut last = self.intact_discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_discard = last.is_none_or(|last| last.elapsed() >= INTACT_REBUILD_INTERVAL);
+        if may_discard {
+            *last = Some(Instant::now());
+        }
+        may_discard
     }
 
     /// Drops the index after a search has found damage, so that the feeder rebuilds it. Keeps it if the system only lacks

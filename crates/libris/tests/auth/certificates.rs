@@ -251,6 +251,49 @@ async fn a_certificate_is_replaced_while_connections_are_open() {
     assert_eq!(answer.status, 200, "the open connection goes on");
 }
 
+/// The environment variable that marks the child process in which a test exhausts the file descriptors.
+#[cfg(target_os = "linux")]
+const CHILD: &str = "LIBRIS_TEST_DESCRIPTORS";
+
+/// A certificate is replaced while the process has no free file descriptors: it is read once the process has some.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_new_certificate_is_not_lost_if_it_cannot_be_read_for_a_while() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    if std::env::var_os(CHILD).is_none() {
+        // In a child process, so that the limit affects no other test.
+        let name = "certificates::a_new_certificate_is_not_lost_if_it_cannot_be_read_for_a_while";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture", "--test-threads=1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success() && output.contains("1 passed"), "{output}");
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (old, new) = (Authority::new("old"), Authority::new("new"));
+        let secured = Secured::start(&old, None, false).await;
+        assert!(secured.connect(&old, None, Path::Express).await.is_ok());
+        let (certificate, key) = new.sign("127.0.0.1");
+        let next = ["next.pem", "next.key"].map(|name| secured.at(name));
+        std::fs::write(&next[0], certificate).unwrap();
+        std::fs::write(&next[1], key).unwrap();
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit.clone() }).unwrap();
+        std::fs::rename(&next[0], secured.at("server.pem")).unwrap();
+        std::fs::rename(&next[1], secured.at("server.key")).unwrap();
+        secured.tls.reload();
+        setrlimit(Resource::Nofile, limit).unwrap();
+        // The files have not changed since.
+        secured.tls.reload();
+        assert!(secured.connect(&new, None, Path::Express).await.is_ok());
+    });
+}
+
 /// A connection from another address of this machine than that of most tests.
 async fn connect_from(last: u8, address: std::net::SocketAddr) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -345,5 +388,26 @@ fn files_that_cannot_be_used_are_named() {
     ] {
         let error = open(certificate, key, client_ca).unwrap_err();
         assert!(error.contains(expected) && !error.contains("BEGIN"), "{error}");
+    }
+}
+
+/// Opening a named pipe would block until something writes to it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_is_no_certificate_and_does_not_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (certificate, key) = Authority::new("authority").sign("127.0.0.1");
+    std::fs::write(at("server.pem"), certificate).unwrap();
+    std::fs::write(at("server.key"), key).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(made.success());
+    for (certificate, key) in [("pipe", "server.key"), ("server.pem", "pipe")] {
+        let (certificate, key) = (at(certificate), at(key));
+        let files = TlsFiles { certificate, key, client_ca: None, require_client_certificate: false };
+        let (sender, opened) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(TlsServer::open(files).map(drop)));
+        let opened = opened.recv_timeout(LONG).expect("it does not block");
+        assert!(opened.unwrap_err().to_string().starts_with("could not read"));
     }
 }

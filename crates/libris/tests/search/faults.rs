@@ -233,3 +233,42 @@ async fn an_index_returns_to_its_folder() {
     assert_eq!(uris(&until(&view(&catalog), "retention", 1).await), ["file:///docs/a.md"]);
     assert!(obstacle.join("meta.json").exists());
 }
+
+/// A visibility check that panics, as a search does that hits a bug.
+struct Panicking;
+
+impl libris_core::Visibility for Panicking {
+    fn sees(&self, _: &Uri) -> bool {
+        panic!("the test says so")
+    }
+}
+
+/// A search that fails on an index without damage has the index rebuilt once: a caller cannot repeat it.
+#[tokio::test(flavor = "multi_thread")]
+async fn failing_searches_rebuild_an_intact_index_once() {
+    let folder = folder(&[("a.md", "about retention")]);
+    let catalog = indexed(vec![files(&folder)], SearchConfig::default()).await;
+    let query = libris::SearchQuery::new("retention", 10);
+    let fail = async || {
+        let context = Context::default().with_visibility(Arc::new(Panicking));
+        catalog.search(&query, &context).await
+    };
+    let found = async || catalog.search(&query, &Context::default()).await.unwrap().unwrap();
+    // The index is dropped, and the feeder builds another one.
+    assert!(fail().await.is_ok());
+    let rebuilt = async {
+        loop {
+            let answer = found().await;
+            if answer.indexing.is_none() && answer.hits.len() == 1 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), rebuilt).await.expect("the index is rebuilt");
+    for _ in 0..3 {
+        assert!(fail().await.is_err());
+        let answer = found().await;
+        assert_eq!((answer.hits.len(), answer.indexing), (1, None), "the index is still in use");
+    }
+}

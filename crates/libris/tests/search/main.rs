@@ -262,6 +262,10 @@ impl Source for Notes {
         Ok(Content::text(uri.clone(), "text/plain", text.clone()).into())
     }
 
+    fn has_search(&self) -> bool {
+        true
+    }
+
     async fn search(&self, query: &SearchQuery, _: &Context) -> Result<Option<SearchAnswer>> {
         let Some(own) = &self.own else { return std::future::pending().await };
         if own.is_empty() {

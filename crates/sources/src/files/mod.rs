@@ -202,13 +202,14 @@ impl Files {
         });
     }
 
-    /// Runs `work` on a thread that may block.
+    /// Runs `work` for the client of a request on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
+        context: &Context,
         work: impl FnOnce(&FilesInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        self.inner.threads.run(move || work(&inner)).await
+        self.inner.threads.run(context.client(), move || work(&inner)).await
     }
 }
 
@@ -287,14 +288,14 @@ impl Source for Files {
         Some(UriSpan::below(self.inner.root.as_str()))
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         if let Some(page) = self.inner.list_cached(after, limit) {
             return Ok(page);
         }
         // A caller that requests a second page will most likely request all of them.
         let is_later_page = after.is_some();
         let after = after.cloned();
-        let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
+        let page = self.blocking(context, move |inner| inner.list(after.as_ref(), limit)).await?;
         if let Some(last) = page.resources.last().filter(|_| is_later_page && page.more) {
             self.prefetch(last.uri.clone());
         }
@@ -313,7 +314,7 @@ impl Source for Files {
                 FileReader { inner, uri: &uri, context: &context, search: &search }.read()
             }
         };
-        let read = self.blocking(work()).await;
+        let read = self.blocking(context, work()).await;
         if !guard.search.became_long.load(Ordering::Relaxed) {
             return read;
         }
@@ -373,20 +374,22 @@ impl Source for Files {
         Ok(Templates { templates: vec![files, folders, segments], freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         let inner = &self.inner;
         let (typed, limit) = (asked.typed.to_owned(), asked.limit);
         let kinds = match asked.variable {
             "path" if *asked.template == inner.template => CompletedKinds::All,
             "path" if *asked.template == inner.segments_template => {
-                return self.blocking(move |inner| complete::segments_of_paths(inner, &typed, limit)).await;
+                return self
+                    .blocking(context, move |inner| complete::segments_of_paths(inner, &typed, limit))
+                    .await;
             }
             "folder" if *asked.template == inner.folder_template => CompletedKinds::Folders,
             "format" => return Ok(Completion::of(["markdown", "json"], &typed, limit)),
             "contents" => return Ok(Completion::of(["text", "none"], &typed, limit)),
             _ => return Ok(Completion::default()),
         };
-        self.blocking(move |inner| complete::paths(inner, &typed, limit, kinds)).await
+        self.blocking(context, move |inner| complete::paths(inner, &typed, limit, kinds)).await
     }
 
     async fn children(
@@ -394,10 +397,10 @@ impl Source for Files {
         uri: &Uri,
         after: Option<&Uri>,
         limit: usize,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Page> {
         let (uri, after) = (uri.clone(), after.cloned());
-        self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
+        self.blocking(context, move |inner| inner.children(&uri, after.as_ref(), limit)).await
     }
 
     fn has_directories(&self) -> bool {
@@ -405,18 +408,18 @@ impl Source for Files {
     }
 
     #[cfg(feature = "skills")]
-    async fn skills(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
         let after = after.cloned();
         match self.inner.skills.is_some() {
-            true => self.blocking(move |inner| inner.skill_page(after.as_ref(), limit)).await,
+            true => self.blocking(context, move |inner| inner.skill_page(after.as_ref(), limit)).await,
             false => Ok(SkillPage::default()),
         }
     }
 
     #[cfg(feature = "skills")]
-    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
         let uri = uri.clone();
-        self.blocking(move |inner| inner.skill(&uri)).await
+        self.blocking(context, move |inner| inner.skill(&uri)).await
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

@@ -49,10 +49,9 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result,
-    Source, Template, Templates, Uri, UriSpan,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
+    Result, Source, Template, Templates, Uri, UriSpan,
 };
-use tokio::sync::Semaphore;
 
 pub use config::Config;
 
@@ -89,9 +88,7 @@ struct GitInner {
     /// while a client is subscribed to one of them.
     followed: Arc<FollowedPages>,
     /// One permit per running task.
-    running: Arc<Semaphore>,
-    /// One permit per task that waits for a permit of `running`.
-    waiting: Semaphore,
+    running: Arc<Budget>,
 }
 
 impl Git {
@@ -126,8 +123,7 @@ impl Git {
             known_revs: ProvenValue::default(),
             has_work_tree,
             followed: Arc::default(),
-            running: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),
-            waiting: Semaphore::new(MAX_QUEUED_TASKS),
+            running: Budget::with_waiters(MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS),
             config,
         };
         // An unreadable repository is an error now, not at the first request.

@@ -58,28 +58,20 @@ impl GitInner {
         Task { uri: self.space.root.clone(), context: Context::default(), deadline }
     }
 
-    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits. Fails if [`MAX_QUEUED_TASKS`]
-    /// tasks already wait for a permit. The deadline of the task includes the wait. Work that is blocked in a system
-    /// call holds its permit until it ends, so that there are never more threads than permits; its caller stops
-    /// waiting [`DEADLINE_GRACE`] after the deadline.
+    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits, of which one client may have three
+    /// quarters. The deadline of the task includes the wait for a permit. Work that is blocked in a system call holds its
+    /// permit until it ends, so that there are never more threads than permits; its caller stops waiting
+    /// [`DEADLINE_GRACE`] after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
         work: impl FnOnce(&Self, &TaskRepository<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let until = task.deadline.until();
-        let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
-        let permit = match Arc::clone(&self.running).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                let _queued = self.waiting.try_acquire().map_err(|_| busy())?;
-                let permit = timeout_at(until.into(), Arc::clone(&self.running).acquire_owned());
-                permit
-                    .await
-                    .map_err(|_| busy())?
-                    .map_err(|cause| Error::failed("wait for the repository", cause))?
-            }
-        };
+        let permit = timeout_at(until.into(), self.running.take(task.context.client(), 1)).await;
+        let permit = permit.ok().flatten().ok_or_else(|| {
+            Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name))
+        })?;
         let until = until + DEADLINE_GRACE;
         let inner = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
@@ -106,7 +98,8 @@ mod tests {
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
-    use libris_core::{Context, Error, Result};
+    use futures_util::FutureExt as _;
+    use libris_core::{Client, Context, Error, Result};
 
     use super::{Git, MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
     use crate::git::Config;
@@ -122,47 +115,59 @@ mod tests {
         (folder, git.unwrap())
     }
 
+    fn client(number: u8) -> Client {
+        Client::at([10, 0, 0, number].into())
+    }
+
+    /// Runs work for a client with this number.
     async fn work<T: Send + 'static>(
         git: &Git,
+        number: u8,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        git.blocking(git.root(), &Context::default(), |_, _| work()).await
+        let context = Context::default().with_client(client(number));
+        git.blocking(git.root(), &context, |_, _| work()).await
     }
 
     fn is_unavailable<T>(result: &Result<T>, why: &str) -> bool {
         matches!(result, Err(Error::Unavailable(said)) if said.contains(why))
     }
 
+    /// Starts work that blocks until the sender is dropped.
+    fn block(
+        git: &Arc<Git>,
+        number: u8,
+    ) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Result<Result<(), mpsc::RecvTimeoutError>>>) {
+        let (send, receive) = mpsc::channel::<()>();
+        let git = Arc::clone(git);
+        let blocked = tokio::spawn(async move {
+            work(&git, number, move || Ok(receive.recv_timeout(Duration::from_secs(60)))).await
+        });
+        (send, blocked)
+    }
+
     #[tokio::test]
     async fn blocked_work_keeps_its_permit_and_its_caller_times_out() {
         let (_folder, git) = repository(Duration::from_millis(200));
         let git = Arc::new(git);
-        let mut release = Vec::new();
-        let mut blocked = Vec::new();
-        for _ in 0..MAX_CONCURRENT_TASKS {
-            let (send, receive) = mpsc::channel::<()>();
-            release.push(send);
-            let git = Arc::clone(&git);
-            blocked.push(tokio::spawn(async move {
-                work(&git, move || Ok(receive.recv_timeout(Duration::from_secs(60)))).await
-            }));
-        }
-        while git.inner.running.available_permits() > 0 {
+        let (release, blocked): (Vec<_>, Vec<_>) =
+            [1, 1, 1, 2].map(|number| block(&git, number)).into_iter().unzip();
+        while git.inner.running.used() < MAX_CONCURRENT_TASKS {
             tokio::task::yield_now().await;
         }
-        let queued = (0..MAX_QUEUED_TASKS + 10).map(|_| work(&git, || Ok(())));
+        let queued = (0..MAX_QUEUED_TASKS + 10).map(|_| work(&git, 3, || Ok(())));
         let queued = futures_util::future::join_all(queued).await;
         assert!(queued.iter().all(|result| is_unavailable(result, "busy")));
         for task in blocked {
             assert!(is_unavailable(&task.await.unwrap(), "does not answer"));
         }
         // Their callers have timed out, but their threads still hold the permits.
-        assert_eq!(git.inner.running.available_permits(), 0);
+        assert_eq!(git.inner.running.used(), MAX_CONCURRENT_TASKS);
         drop(release);
-        while git.inner.running.available_permits() < MAX_CONCURRENT_TASKS {
+        while git.inner.running.used() > 0 {
             tokio::task::yield_now().await;
         }
-        assert!(work(&git, || Ok(())).await.is_ok());
+        assert!(work(&git, 3, || Ok(())).await.is_ok());
     }
 
     #[tokio::test]
@@ -170,18 +175,30 @@ mod tests {
         let (_folder, git) = repository(Duration::from_secs(60));
         let git = Arc::new(git);
         let all =
-            Arc::clone(&git.inner.running).acquire_many_owned(MAX_CONCURRENT_TASKS as u32).await.unwrap();
-        let mut queued = tokio::task::JoinSet::new();
-        for _ in 0..MAX_QUEUED_TASKS {
-            let git = Arc::clone(&git);
-            queued.spawn(async move { work(&git, || Ok(())).await });
-        }
-        while git.inner.waiting.available_permits() > 0 {
+            [(1, 3), (2, 1)].map(|(number, permits)| git.inner.running.try_take(client(number), permits));
+        let wait = |number| Box::pin(work(&git, number, || Ok(())));
+        let mut queued: Vec<_> = (0..MAX_QUEUED_TASKS).map(|at| wait(3 + (at % 2) as u8)).collect();
+        assert!(queued.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+        let refused = tokio::time::timeout(Duration::from_secs(20), work(&git, 5, || Ok(()))).await;
+        assert!(is_unavailable(&refused.expect("it does not wait"), "busy"));
+        drop(all);
+        let queued = futures_util::future::join_all(queued).await;
+        assert!(queued.iter().all(Result::is_ok));
+    }
+
+    #[tokio::test]
+    async fn tasks_of_one_client_leave_a_permit_to_others() {
+        let (_folder, git) = repository(Duration::from_secs(60));
+        let git = Arc::new(git);
+        let (release, blocked): (Vec<_>, Vec<_>) = (0..8).map(|_| block(&git, 1)).unzip();
+        while git.inner.running.used() < MAX_CONCURRENT_TASKS - 1 {
             tokio::task::yield_now().await;
         }
-        let refused = tokio::time::timeout(Duration::from_secs(20), work(&git, || Ok(()))).await;
-        assert!(is_unavailable(&refused.expect("it waits"), "busy"));
-        drop(all);
-        assert!(queued.join_all().await.iter().all(Result::is_ok));
+        let other = tokio::time::timeout(Duration::from_secs(20), work(&git, 2, || Ok(()))).await;
+        assert!(other.expect("another client is served").is_ok());
+        drop(release);
+        for task in blocked {
+            assert!(task.await.unwrap().is_ok());
+        }
     }
 }

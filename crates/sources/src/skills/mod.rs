@@ -97,13 +97,14 @@ impl Skills {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs `work` on a thread that may block.
+    /// Runs `work` for the client of a request on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
+        context: &Context,
         work: impl FnOnce(&SkillsInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        self.inner.threads.run(move || work(&inner)).await
+        self.inner.threads.run(context.client(), move || work(&inner)).await
     }
 }
 
@@ -147,14 +148,14 @@ impl Source for Skills {
         Some(UriSpan::below(SCHEME))
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let after = after.cloned();
-        self.blocking(move |inner| inner.list(after.as_ref(), limit)).await
+        self.blocking(context, move |inner| inner.list(after.as_ref(), limit)).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (uri, context) = (uri.clone(), context.clone());
-        self.blocking(move |inner| inner.read(&uri, &context)).await
+        let (uri, request) = (uri.clone(), context.clone());
+        self.blocking(context, move |inner| inner.read(&uri, &request)).await
     }
 
     async fn children(
@@ -162,19 +163,19 @@ impl Source for Skills {
         uri: &Uri,
         after: Option<&Uri>,
         limit: usize,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Page> {
         let (uri, after) = (uri.clone(), after.cloned());
-        self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
+        self.blocking(context, move |inner| inner.children(&uri, after.as_ref(), limit)).await
     }
 
     fn has_directories(&self) -> bool {
         true
     }
 
-    async fn skills(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<SkillPage> {
+    async fn skills(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<SkillPage> {
         let after = after.cloned();
-        self.blocking(move |inner| {
+        self.blocking(context, move |inner| {
             let mut page = inner.skills.page(&inner.tree, &|key| inner.uri(key), after.as_ref(), limit)?;
             page.freshness = inner.freshness(page.freshness);
             Ok(page)
@@ -182,9 +183,9 @@ impl Source for Skills {
         .await
     }
 
-    async fn skill(&self, uri: &Uri, _context: &Context) -> Result<(Skill, Freshness)> {
+    async fn skill(&self, uri: &Uri, context: &Context) -> Result<(Skill, Freshness)> {
         let uri = uri.clone();
-        self.blocking(move |inner| {
+        self.blocking(context, move |inner| {
             let not_found = || Error::NotFound(uri.clone());
             let location = inner.locate(&uri).filter(|_| !uri.as_str().ends_with('/'));
             let SkillLocation::InFolder(key) = location.ok_or_else(not_found)? else {

@@ -289,6 +289,11 @@ impl Source for Sql {
         REQUEST_CONTEXT.scope(context.clone(), self.inner.complete(asked)).await
     }
 
+    fn has_search(&self) -> bool {
+        // No table of MySQL is searched.
+        self.inner.driver.dialect() != Dialect::Mysql
+    }
+
     async fn search(&self, query: &SearchQuery, context: &Context) -> Result<Option<SearchAnswer>> {
         REQUEST_CONTEXT.scope(context.clone(), self.inner.search(query, context)).await
     }

@@ -25,7 +25,7 @@ use self::kind::PreviewKind;
 use self::links::LinkBase;
 use self::markdown::Pictures;
 use crate::html;
-use crate::read::{read_more, read_to_render};
+use crate::read::{COPIES, read_more, read_to_render};
 
 /// The maximum number of previews that are rendered at once; further requests wait. One client may have three of them.
 const CONCURRENT: usize = 4;
@@ -113,6 +113,16 @@ struct PreviewRead {
     contents: Vec<PreviewContent>,
 }
 
+impl PreviewRead {
+    /// The number of bytes of all contents, as far as they are text or Base64.
+    fn size(&self) -> usize {
+        let size = |content: &PreviewContent| {
+            [&content.text, &content.blob].into_iter().flatten().map(String::len).sum::<usize>()
+        };
+        self.contents.iter().map(size).sum()
+    }
+}
+
 #[derive(Deserialize)]
 struct PreviewContent {
     uri: String,
@@ -159,7 +169,7 @@ pub(crate) async fn preview(call: &Call, request: &[u8]) -> Result<Preview, Fail
         (result, uris)
     };
     let (result, uris) = in_background(&RENDERINGS, call.client, work).await?;
-    let mut pictures = load_pictures(call, uris).await;
+    let mut pictures = load_pictures(call, uris, result.size()).await;
     let reserved = call.clone();
     let work = move || {
         let _reserved = reserved;
@@ -240,14 +250,22 @@ fn picture_uris(result: &PreviewRead) -> Vec<String> {
     uris
 }
 
-/// Reads pictures, as far as the caller may read them. One that cannot be read is replaced by its alternative text.
-async fn load_pictures(call: &Call, uris: Vec<String>) -> Pictures {
+/// Reads pictures, as far as the caller may read them. One that cannot be read, or for which there is no memory, is
+/// replaced by its alternative text. `shown` is the size of the document that shows them.
+async fn load_pictures(call: &Call, uris: Vec<String>, shown: usize) -> Pictures {
     let mut pictures = Pictures::new(MAX_EMBEDDED);
+    let mut total = shown;
+    // The document stays in memory meanwhile.
+    call.hold();
     for uri in uris {
         if let Ok(read) = read_more::<PreviewRead>(call, &uri).await
             && let Some(data) = read.contents.into_iter().next().and_then(as_picture)
         {
-            pictures.insert(uri, data);
+            total += data.len();
+            // All pictures are in memory at once: as read, in the HTML, and in the response.
+            if call.reserve_loaded(total.saturating_mul(COPIES)) {
+                pictures.insert(uri, data);
+            }
         }
     }
     pictures

@@ -141,7 +141,7 @@ impl Default for Config {
             requests: 2_048,
             head_bytes: 12 << 20,
             receiving_bytes: 24 << 20,
-            body_bytes: 24 << 20,
+            body_bytes: 16 << 20,
             event_streams: 15_000,
             http2_streams: 4_096,
             keep_alive: Duration::from_secs(15),

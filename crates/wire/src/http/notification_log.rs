@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -39,6 +40,8 @@ pub(super) struct NotificationLog {
     sent: Arc<Mutex<SentNotifications>>,
     /// The numbers of the open event streams, the newest last.
     open: watch::Sender<Vec<u64>>,
+    /// Counts the open event streams of all sessions.
+    counter: OnceLock<Arc<AtomicUsize>>,
 }
 
 /// Notifications that were sent but perhaps did not arrive. Only the last one of each resource is recorded, so there
@@ -177,7 +180,13 @@ impl NotificationLog {
         let sent = Arc::new(Mutex::new(SentNotifications { last, ..SentNotifications::default() }));
         let subscriptions = Mutex::default();
         let recording = Arc::new(RecordingListener { listener, sent: sent.clone(), shared, subscriptions });
-        Self { listener: recording.clone(), recording, sent, open: watch::Sender::new(Vec::new()) }
+        let (open, counter) = (watch::Sender::new(Vec::new()), OnceLock::new());
+        Self { listener: recording.clone(), recording, sent, open, counter }
+    }
+
+    /// Sets the counter of the open event streams of all sessions. Call it before the first stream is opened.
+    pub(super) fn count_streams_in(&self, counter: &Arc<AtomicUsize>) {
+        self.counter.get_or_init(|| counter.clone());
     }
 
     /// Subscribes to a resource that the client subscribed to at another replica.
@@ -216,7 +225,7 @@ impl NotificationLog {
             sent.streams += 1;
             sent.streams
         };
-        self.open.send_modify(|open| {
+        self.change_open(|open| {
             open.push(number);
             if open.len() > MAX_STREAMS {
                 open.remove(0);
@@ -227,6 +236,18 @@ impl NotificationLog {
             let event = open.next().await?;
             Some((event, open))
         })
+    }
+
+    /// Changes the list of open event streams, and counts them.
+    fn change_open(&self, change: impl FnOnce(&mut Vec<u64>)) {
+        self.open.send_modify(|open| {
+            let before = open.len();
+            change(open);
+            if let Some(counter) = self.counter.get() {
+                counter.fetch_add(open.len(), Ordering::Relaxed);
+                counter.fetch_sub(before, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Waits for a notification, and records that `stream` sends it.
@@ -283,7 +304,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.log.open.send_modify(|open| open.retain(|&number| number != self.number));
+        self.log.change_open(|open| open.retain(|&number| number != self.number));
         if self.log.streams() == 0 {
             return;
         }

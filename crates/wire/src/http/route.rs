@@ -105,6 +105,8 @@ impl Endpoint {
             return self.busy(None, "the request exceeded its time limit; try again later");
         };
         if response.body().is_streamed() {
+            // Each piece has a reservation of its own.
+            call.memory.iter().for_each(|memory| memory.release());
             let limit = |pieces| self.clone().limit_pieces(peer, request_slot, pieces);
             return response.map(|body| body.with_pieces(limit));
         }
@@ -153,6 +155,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use async_trait::async_trait;
@@ -161,6 +164,7 @@ mod tests {
     use http::{Request, Response};
     use http_body_util::{BodyExt as _, Empty as EmptyBody};
     use libris_core::Client;
+    use tokio::sync::Semaphore;
 
     use super::Route;
     use crate::empty::Empty;
@@ -239,6 +243,62 @@ mod tests {
             drop(body);
             assert_eq!(endpoint.content_budget.used(), 0, "{path}");
         }
+    }
+
+    /// Loads contents of 8 MiB, once it has memory for them and the test lets it.
+    struct Large {
+        loaded: AtomicUsize,
+        may_end: Semaphore,
+    }
+
+    const LARGE: usize = 8 << 20;
+
+    #[async_trait]
+    impl Route for Arc<Large> {
+        fn covers(&self, _path: &str) -> bool {
+            true
+        }
+
+        async fn answer(&self, call: &Call, _request: Request<Bytes>) -> Response<Body> {
+            while !call.reserve(LARGE) {
+                assert!(call.memory_is_free().await);
+            }
+            self.loaded.fetch_add(1, Ordering::SeqCst);
+            self.may_end.acquire().await.unwrap().forget();
+            Response::new(Body::from(Bytes::from(vec![0; LARGE])))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_keeps_the_memory_of_its_contents() {
+        // One client may have one response of 8 MiB at a time.
+        let limits = Limits { content_bytes: 24 << 20, ..Limits::default() };
+        let route = Arc::new(Large { loaded: AtomicUsize::new(0), may_end: Semaphore::new(0) });
+        let config = Config { limits, ..Config::default() };
+        let endpoint = Endpoint::with_routes(Arc::new(Empty), config, vec![Arc::new(route.clone())]);
+        let ask = || {
+            let endpoint = endpoint.clone();
+            tokio::spawn(async move { get(&endpoint, "/").await })
+        };
+        let first = ask();
+        while route.loaded.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let second = ask();
+        while endpoint.requests.used() < 2 {
+            tokio::task::yield_now().await;
+        }
+        route.may_end.add_permits(1);
+        let body = first.await.unwrap();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(route.loaded.load(Ordering::SeqCst), 1, "the second waits until the first is sent");
+        assert!(endpoint.content_budget.used() >= LARGE);
+        drop(body);
+        route.may_end.add_permits(1);
+        drop(second.await.unwrap());
+        assert_eq!((endpoint.requests.used(), endpoint.content_budget.used()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(super) struct Sessions {
     idle: Duration,
     began: Instant,
     table: Mutex<SessionTable>,
+    /// The number of open event streams.
+    streams: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -87,8 +90,8 @@ impl Peer {
 impl Sessions {
     pub(super) fn new(most: usize, idle: Duration) -> Self {
         let share = most - most / 4;
-        let (began, table) = (Instant::now(), Mutex::default());
-        Self { most, share, identity_share: share, idle, began, table }
+        let (began, table, streams) = (Instant::now(), Mutex::default(), Arc::default());
+        Self { most, share, identity_share: share, idle, began, table, streams }
     }
 
     /// Sets the maximum number of sessions of each address and of each identity; three quarters of all by default.
@@ -112,6 +115,7 @@ impl Sessions {
     /// owner is evicted; `None` if all sessions that were examined are busy.
     pub(super) fn open(&self, id: &Arc<str>, session: HttpSession, peer: Peer) -> Option<Arc<HttpSession>> {
         let now = self.began.elapsed();
+        session.notifications.count_streams_in(&self.streams);
         let mut ended = Vec::new();
         let mut table = lock(&self.table);
         if let Some(entry) = table.open.get(id) {
@@ -170,11 +174,10 @@ impl Sessions {
         Some(session)
     }
 
-    /// The number of open sessions, and of their event streams.
+    /// The number of open sessions, and of their event streams. A stream of an ended session counts until the stream
+    /// ends too.
     pub(super) fn count(&self) -> (usize, usize) {
-        let table = lock(&self.table);
-        let streams = table.open.values().map(|entry| entry.session.notifications.streams()).sum();
-        (table.open.len(), streams)
+        (lock(&self.table).open.len(), self.streams.load(Ordering::Relaxed))
     }
 
     /// Ends a session. Returns whether there was one.
@@ -375,6 +378,28 @@ mod tests {
         assert_eq!(sessions.count(), (2, 2));
         assert!(sessions.open_new(session(), peer(9, 9)).is_some());
         assert_eq!(held.iter().filter(|session| session.ended.is_cancelled()).count(), 1);
+    }
+
+    /// `/metrics` asks for the count at every request, so it must not visit the sessions.
+    #[test]
+    fn streams_are_counted_until_they_end() {
+        let sessions = sessions(10);
+        let ids = [1, 2].map(|number| sessions.open_new(session(), peer(number, number.into())).unwrap());
+        let held = ids.each_ref().map(|id| sessions.find(id).unwrap());
+        let mut streams: Vec<_> = (0..3).map(|_| held[0].notifications.open(None)).collect();
+        let other = held[1].notifications.open(None);
+        assert_eq!(sessions.count(), (2, 4));
+        // A session has four streams at most: the oldest ends, even if nobody polls it.
+        streams.extend((0..3).map(|_| held[0].notifications.open(None)));
+        assert_eq!(sessions.count(), (2, 5));
+        streams.remove(0);
+        assert_eq!(sessions.count(), (2, 5), "it does not count twice");
+        sessions.close(&ids[1]);
+        assert_eq!(sessions.count(), (1, 5));
+        drop(other);
+        assert_eq!(sessions.count(), (1, 4));
+        drop(streams);
+        assert_eq!(sessions.count(), (1, 0));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::Version;
-use libris_core::{Budget, Client};
-use rustls::pki_types::pem::PemObject as _;
+use libris_core::{Budget, Client, FileVersion, FileVersionStamp, regular_file};
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
 use rustls::{RootCertStore, ServerConfig};
@@ -28,6 +28,9 @@ const MAX_HANDSHAKES: usize = 256;
 /// The maximum number of handshakes that wait; further connections are closed.
 const MAX_WAITING_HANDSHAKES: usize = 2_048;
 
+/// The largest file of certificates or keys, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
 /// The files of a TLS server, in PEM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TlsFiles {
@@ -46,10 +49,10 @@ pub struct TlsFiles {
 pub enum TlsError {
     /// A file has no certificates or cannot be read.
     #[error("could not read the certificates in `{}`; hint: name a PEM file with certificates that this user may read", .0.display())]
-    Certificate(PathBuf, #[source] rustls::pki_types::pem::Error),
+    Certificate(PathBuf, #[source] pem::Error),
     /// A file has no private key or cannot be read.
     #[error("could not read the private key in `{}`; hint: name a PEM file with a private key that this user may read", .0.display())]
-    Key(PathBuf, #[source] rustls::pki_types::pem::Error),
+    Key(PathBuf, #[source] pem::Error),
     /// The certificates of the authorities for client certificates cannot be used.
     #[error("the certificates in `{}` cannot be used as certificate authorities; hint: name a PEM file of CA certificates", .0.display())]
     Authorities(PathBuf, #[source] Box<dyn std::error::Error + Send + Sync>),
@@ -58,16 +61,26 @@ pub enum TlsError {
     Unusable(#[source] rustls::Error),
 }
 
+impl TlsError {
+    /// Whether a file could not be read, which says nothing about its contents.
+    fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Certificate(_, cause) | Self::Key(_, cause) => matches!(cause, pem::Error::Io(_)),
+            Self::Authorities(..) | Self::Unusable(_) => false,
+        }
+    }
+}
+
 /// The TLS configuration of a server. The certificate can be replaced while the server runs.
 pub struct TlsServer {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
-    stamps: Mutex<Vec<CertificateStamp>>,
+    version: Mutex<FileVersion<TlsFileStamps>>,
     handshakes: Arc<Budget>,
 }
 
-/// The modification time and size of a file; `None` if there is no such file.
-type CertificateStamp = Option<(SystemTime, u64)>;
+/// The stamp of each of the files; `None` if there is no such file.
+type TlsFileStamps = Vec<Option<FileVersionStamp>>;
 
 /// A connection after the handshake.
 pub(super) struct SecuredConnection {
@@ -79,10 +92,10 @@ pub(super) struct SecuredConnection {
 impl TlsServer {
     /// Reads the files.
     pub fn open(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        let stamps = Mutex::new(files.stamps());
+        let version = Mutex::new(FileVersion::new(files.stamps()));
         let config = RwLock::new(Arc::new(files.config()?));
         let handshakes = Budget::with_waiters(MAX_HANDSHAKES, MAX_WAITING_HANDSHAKES);
-        Ok(Arc::new(Self { files, config, stamps, handshakes }))
+        Ok(Arc::new(Self { files, config, version, handshakes }))
     }
 
     /// The number of handshakes in progress.
@@ -91,20 +104,28 @@ impl TlsServer {
     }
 
     /// Reads the files again if one of them has changed. If they cannot be used, the previous certificate stays in effect
-    /// and the files are tried again when they change.
+    /// and the files are tried again when they change, or at the next call if they could not be read.
     pub fn reload(&self) {
-        let mut last = lock(&self.stamps);
+        let mut version = lock(&self.version);
         let now = self.files.stamps();
         // A missing file is most likely being replaced.
-        if *last == now || now.iter().any(Option::is_none) {
+        if !version.is_due(&now) || now.iter().any(Option::is_none) {
             return;
         }
-        *last = now;
-        match self.files.config() {
+        let config = self.files.config();
+        let is_new = match &config {
+            Err(error) if error.is_unreadable() => version.set_unreadable(now),
+            _ => {
+                version.set_read(now);
+                true
+            }
+        };
+        match config {
             Ok(config) => {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 tracing::info!(certificate = %self.files.certificate.display(), "reloaded the TLS certificate");
             }
+            Err(_) if !is_new => {}
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::error!(%error, cause, "the previous TLS certificate stays in effect; hint: correct the files of the certificate and the key");
@@ -133,18 +154,15 @@ impl TlsServer {
 }
 
 impl TlsFiles {
-    fn stamps(&self) -> Vec<CertificateStamp> {
-        let stamp = |path: &PathBuf| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        [&self.certificate, &self.key].into_iter().chain(&self.client_ca).map(stamp).collect()
+    fn stamps(&self) -> TlsFileStamps {
+        let paths = [&self.certificate, &self.key].into_iter().chain(&self.client_ca);
+        paths.map(|path| FileVersionStamp::of(path)).collect()
     }
 
     fn config(&self) -> Result<ServerConfig, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|cause| TlsError::Key(self.key.clone(), cause))?;
+        let key = read(&self.key).and_then(|pem| PrivateKeyDer::from_pem_slice(&pem));
+        let key = key.map_err(|cause| TlsError::Key(self.key.clone(), cause))?;
         // The provider is explicit, so that it does not depend on the process-wide default.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -179,12 +197,18 @@ impl TlsFiles {
     }
 }
 
+/// The contents of a PEM file. A pipe does not block, and a huge file is not read.
+fn read(path: &Path) -> Result<Vec<u8>, pem::Error> {
+    regular_file::read(path, MAX_FILE).map_err(pem::Error::Io)
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |cause| TlsError::Certificate(path.to_owned(), cause);
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(failed)?.collect();
+    let pem = read(path).map_err(failed)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let found = found.map_err(failed)?;
     match found.is_empty() {
-        true => Err(failed(rustls::pki_types::pem::Error::NoItemsFound)),
+        true => Err(failed(pem::Error::NoItemsFound)),
         false => Ok(found),
     }
 }

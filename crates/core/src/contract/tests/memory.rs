@@ -12,7 +12,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::uri_template::Specificity;
 use crate::{
     CacheScope, Change, Client, Completion, CompletionRequest, Content, Contents, Context, DIRECTORY, Error,
-    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Freshness, Page, Proof, Resource, Result, SearchAnswer, SearchQuery, Source, Template, Templates, Uri,
+    UriTemplate,
 };
 
 /// A flaw of a source.
@@ -42,6 +43,7 @@ pub(super) enum Flaw {
     CompletesToNowhere,
     ForgetsWhatIsTyped,
     CompletesAnything,
+    SearchesUnannounced,
     PagesByCount,
     ProvesReadsForEver,
     ProvesListsForEver,
@@ -305,6 +307,14 @@ impl Source for MemorySource {
                 && (self.has(Flaw::ChildrenOfChildren) || !name.contains('/'))
         };
         Ok(self.page(keep, after, limit))
+    }
+
+    fn has_search(&self) -> bool {
+        !self.has(Flaw::SearchesUnannounced)
+    }
+
+    async fn search(&self, _: &SearchQuery, _: &Context) -> Result<Option<SearchAnswer>> {
+        Ok(Some(SearchAnswer::default()))
     }
 
     fn is_shared(&self, _uri: &Uri) -> bool {

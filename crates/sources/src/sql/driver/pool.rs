@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris_core::Context;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use libris_core::{Budget, Context, Lease};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::stop::StopOnDrop;
@@ -54,17 +53,17 @@ pub(super) struct Pool<B: Backend> {
     connections: Arc<ConnectionPool<B>>,
 }
 
-/// The idle connections, and the permits that bound the number of open ones.
+/// The idle connections, and the permits that bound the number of open ones, of which one client may have three quarters.
 struct ConnectionPool<B: Backend> {
     backend: B,
     settings: DriverSettings,
     idle: Mutex<Vec<B::Connection>>,
-    permits: Arc<Semaphore>,
+    permits: Arc<Budget>,
 }
 
 impl<B: Backend> Pool<B> {
     pub(super) fn new(backend: B, settings: DriverSettings) -> Self {
-        let permits = Arc::new(Semaphore::new(settings.connections));
+        let permits = Budget::new(settings.connections);
         Self { connections: Arc::new(ConnectionPool { backend, settings, idle: Mutex::default(), permits }) }
     }
 
@@ -87,9 +86,9 @@ impl<B: Backend> Pool<B> {
         let _leaving = StopOnDrop(Arc::clone(&stop));
         let output = SinkOutput::new(sink, stop);
         let run = async {
-            let permits = Arc::clone(&self.connections.permits);
-            let Ok(permit) = permits.acquire_owned().await else { return Err(DriverError::TimedOut) };
             let request = REQUEST_CONTEXT.try_with(Context::clone).unwrap_or_default();
+            let permit = self.connections.permits.take(request.client(), 1).await;
+            let Some(permit) = permit else { return Err(DriverError::TimedOut) };
             let task = Arc::clone(&self.connections).attempt(statement.clone(), output, (permit, request));
             tokio::spawn(task).await.unwrap_or(Err(DriverError::Unavailable(CONNECTION_LOST)))
         };
@@ -116,7 +115,7 @@ impl<B: Backend> ConnectionPool<B> {
         self: Arc<Self>,
         statement: Statement,
         mut output: SinkOutput,
-        _permits: (OwnedSemaphorePermit, Context),
+        _permits: (Lease, Context),
     ) -> Result<Box<dyn RowSink>, DriverError> {
         // A statement of SQLite runs on another thread, and must also end if the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
@@ -301,7 +300,7 @@ mod tests {
     /// Waits until the permit is free. Returns the number of idle connections.
     async fn freed<const REMOTE: bool>(pool: &Pool<Endless<REMOTE>>) -> usize {
         let begun = Instant::now();
-        while pool.connections.permits.available_permits() == 0 {
+        while pool.connections.permits.is_full() {
             assert!(begun.elapsed() < Duration::from_secs(20), "the permit is not freed");
             sleep(Duration::from_millis(5)).await;
         }
@@ -314,7 +313,7 @@ mod tests {
         let pool = abandoned::<false>(true).await;
         for _ in 0..20 {
             tokio::task::yield_now().await;
-            assert_eq!(pool.connections.permits.available_permits(), 0);
+            assert!(pool.connections.permits.is_full());
         }
         pool.backend().release.notify_one();
         assert_eq!(freed(&pool).await, 1);
@@ -331,6 +330,32 @@ mod tests {
         }
         pool.backend().release.notify_one();
         assert!(permits.take(Client::default(), 1).await.is_some());
+    }
+
+    /// Lists and reads have permits of their own in the catalog, but share the connections.
+    #[tokio::test]
+    async fn statements_of_one_client_leave_a_connection_to_others() {
+        let settings = DriverSettings { connections: 4, timeout: Duration::from_secs(60), max_bytes: 1 };
+        let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let backend = Endless::<false> { running, cancelled, release: Notify::new(), reachable: true };
+        let pool = Pool::new(backend, settings);
+        let statement = Statement::new(String::new(), Vec::new());
+        let run = |last| {
+            let request = Context::default().with_client(Client::at([127, 0, 0, last].into()));
+            Box::pin(REQUEST_CONTEXT.scope(request, pool.run(&statement, Box::new(Nothing))))
+        };
+        let mut slow: Vec<_> = (0..8).map(|_| run(1)).collect();
+        for asked in &mut slow {
+            assert!(timeout(Duration::from_millis(5), asked).await.is_err());
+        }
+        assert_eq!(pool.backend().running.load(Ordering::SeqCst), 3);
+        let (mut other, begun) = (run(2), Instant::now());
+        while pool.backend().running.load(Ordering::SeqCst) < 4 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "another client waits");
+            assert!(timeout(Duration::from_millis(5), &mut other).await.is_err());
+        }
+        drop((slow, other));
+        pool.backend().release.notify_waiters();
     }
 
     #[tokio::test]
