@@ -526,6 +526,7 @@ fn read_error(uri: &Uri, cause: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{ChangeDetection, Config, Files};
+    use libris_core::Context;
     use tokio::sync::oneshot;
 
     #[tokio::test]
@@ -533,9 +534,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = Config { watch: ChangeDetection::Poll, ..Config::new(folder.path()) };
         let files = Files::open(config).unwrap();
+        let context = Context::default();
         let (started, start) = oneshot::channel();
         let (ended, end) = oneshot::channel();
-        let work = files.blocking(move |inner| {
+        let work = files.blocking(&context, move |inner| {
             let _ = started.send(());
             while inner.list(None, 1).is_ok() {}
             let _ = ended.send(());
@@ -546,6 +548,6 @@ mod tests {
             _ = start => {}
         }
         end.await.unwrap();
-        files.blocking(|inner| inner.list(None, 1)).await.unwrap();
+        files.blocking(&context, |inner| inner.list(None, 1)).await.unwrap();
     }
 }

@@ -392,7 +392,7 @@ mod tests {
         // A session has four streams at most: the oldest ends, even if nobody polls it.
         streams.extend((0..3).map(|_| held[0].notifications.open(None)));
         assert_eq!(sessions.count(), (2, 5));
-        streams.remove(0);
+        drop(streams.remove(0));
         assert_eq!(sessions.count(), (2, 5), "it does not count twice");
         sessions.close(&ids[1]);
         assert_eq!(sessions.count(), (1, 5));
