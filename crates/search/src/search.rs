@@ -10,7 +10,7 @@ use crate::language::Language;
 use crate::query::{ParsedQuery, QueryWord};
 use crate::rank::{Ranking, ScopedSegment, Scores, Weights};
 use crate::schema::StoredMetadata;
-use crate::segment::{Columns, RightsClass};
+use crate::segment::{CallerClass, Columns};
 use crate::simhash;
 use crate::snippet::{Matcher, WordHit};
 use crate::tokens;
@@ -139,7 +139,7 @@ impl SearchIndex {
             let map = self.map(reader)?;
             let class = match visible {
                 VisibleResources::All => None,
-                VisibleResources::Class { class, sees } => Some(RightsClass { number: *class, sees: *sees }),
+                VisibleResources::Class { class, sees } => Some(CallerClass { number: *class, sees: *sees }),
             };
             let seen = map.visible(reader, &self.fields, class)?;
             let mut scope = seen.resources.clone();

@@ -120,7 +120,7 @@ type VisibleKey = (Option<u64>, u32);
 
 /// A rights class: its number, and the test which URIs its callers may see. Equal numbers mean equal tests.
 #[derive(Clone, Copy)]
-pub(crate) struct RightsClass<'t> {
+pub(crate) struct CallerClass<'t> {
     pub(crate) number: u64,
     pub(crate) sees: &'t dyn Fn(&str) -> bool,
 }
@@ -213,7 +213,7 @@ impl SegmentMap {
         &self,
         segment: &SegmentReader,
         fields: &Fields,
-        class: Option<RightsClass<'_>>,
+        class: Option<CallerClass<'_>>,
     ) -> tantivy::Result<Arc<VisibleSet>> {
         let key = (class.map(|class| class.number), segment.num_deleted_docs());
         cached(&self.visible, key, || {
@@ -236,7 +236,7 @@ impl SegmentMap {
         &self,
         segment: &SegmentReader,
         fields: &Fields,
-        class: RightsClass<'_>,
+        class: CallerClass<'_>,
     ) -> tantivy::Result<Arc<ResourceSet>> {
         cached(&self.seen, class.number, || {
             let mut set = ResourceSet::empty(self.heads.len());

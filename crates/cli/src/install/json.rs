@@ -20,7 +20,7 @@ const INDENT: &str = "  ";
 pub(super) fn edit(text: &str, path: EntryPath<'_>, value: Option<&Value>) -> Result<String> {
     let options = CollectOptions { comments: CommentCollectionStrategy::AsTokens, tokens: true };
     let parsed = parse_to_ast(text, &options, &ParseOptions::default())?;
-    let file = File { text, tokens: parsed.tokens.unwrap_or_default() };
+    let file = TokenizedJson { text, tokens: parsed.tokens.unwrap_or_default() };
     let edits = match (parsed.value.as_ref().and_then(ast::Value::as_object), value) {
         (Some(root), Some(value)) => file.set(root, path, value),
         (Some(root), None) => file.remove(root, path),
@@ -63,12 +63,12 @@ fn applied(text: &str, mut edits: Vec<Replacement>) -> String {
 }
 
 /// A file with its tokens, comments among them.
-struct File<'a> {
+struct TokenizedJson<'a> {
     text: &'a str,
     tokens: Vec<TokenAndRange<'a>>,
 }
 
-impl File<'_> {
+impl TokenizedJson<'_> {
     fn set(&self, root: &Object<'_>, path: EntryPath<'_>, value: &Value) -> Vec<Replacement> {
         let Some(key) = root.get(path.key) else {
             return self.append(root, path.key, &json!({ path.name: value }), self.unit(root));

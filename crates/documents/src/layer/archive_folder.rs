@@ -74,7 +74,7 @@ impl ArchiveFolder {
         }
         // A name for which the URI would be too long is skipped. The first entry may be the folder at `after`.
         let resources =
-            Entries { members, folder: &self.path }.filter_map(move |entry| entry.resource(&self.uri));
+            ArchiveEntries { members, folder: &self.path }.filter_map(move |entry| entry.resource(&self.uri));
         resources.filter(move |resource| after.is_none_or(|after| resource.uri > *after))
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn below<'a>(members: &'a [Member], folder: &str) -> &'a [Member] {
 }
 
 /// What is directly in a folder, in URI order.
-pub(super) struct Entries<'a> {
+pub(super) struct ArchiveEntries<'a> {
     /// The members below the folder that are not visited yet.
     pub(super) members: &'a [Member],
     /// The path of the folder.
@@ -95,32 +95,32 @@ pub(super) struct Entries<'a> {
 }
 
 /// A file or folder directly in a folder of an archive.
-pub(super) struct Entry<'a> {
+pub(super) struct ArchiveEntry<'a> {
     /// The name, without a slash.
     pub(super) name: &'a str,
     /// The size of a file; `None` for a folder.
     size: Option<u64>,
 }
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for ArchiveEntries<'a> {
+    type Item = ArchiveEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<ArchiveEntry<'a>> {
         let members = self.members;
         let first = members.first()?;
         let rest = first.path.strip_prefix(self.folder)?;
         let Some((name, _)) = rest.split_once('/') else {
             self.members = &members[1..];
-            return Some(Entry { name: rest, size: Some(first.size) });
+            return Some(ArchiveEntry { name: rest, size: Some(first.size) });
         };
         let subfolder = &first.path[..self.folder.len() + name.len() + 1];
         let count = members.partition_point(|member| member.path.starts_with(subfolder));
         self.members = &members[count.max(1)..];
-        Some(Entry { name, size: None })
+        Some(ArchiveEntry { name, size: None })
     }
 }
 
-impl Entry<'_> {
+impl ArchiveEntry<'_> {
     fn resource(&self, folder: &Uri) -> Option<Resource> {
         let segment = Uri::encode_segment(self.name.as_bytes());
         let slash = if self.size.is_none() { "/" } else { "" };

@@ -4,7 +4,7 @@ use libris_core::suggest::did_you_mean;
 use libris_core::{Context, Error, Uri};
 
 use super::Documents;
-use super::archive_folder::{Entries, below};
+use super::archive_folder::{ArchiveEntries, below};
 use super::members::OpenArchive;
 use crate::archive::{Member, uri_order};
 
@@ -45,7 +45,7 @@ fn hint(uri: &Uri, path: &str, members: &[Member]) -> String {
         } else if members.binary_search_by(|member| uri_order(&member.path, prefix)).is_ok() {
             return format!("`{}` is a file and not a folder: read it by this URI", own(after));
         } else {
-            let entries = Entries { members: below(members, &folder), folder: &folder };
+            let entries = ArchiveEntries { members: below(members, &folder), folder: &folder };
             let names = entries.map(|entry| entry.name);
             let wrong = prefix.rsplit('/').next().unwrap_or_default();
             let similar = match did_you_mean(wrong, names) {

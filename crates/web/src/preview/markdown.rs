@@ -95,7 +95,7 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase, pictures: &m
         slugs: HashMap::new(),
         pending: Vec::new().into_iter(),
     };
-    let mut bounded = BoundedEvents {
+    let mut bounded = BoundedMarkdown {
         events: rendering,
         left: MAX_HTML.saturating_sub(out.len()),
         skipped: 0,
@@ -109,7 +109,7 @@ pub(super) fn render(out: &mut String, text: &str, base: &LinkBase, pictures: &m
 
 /// The events of a text until their HTML has a number of bytes, then only the ends of elements that have begun. A text can
 /// be much shorter than its HTML: each `>` of a line is a quotation.
-struct BoundedEvents<I> {
+struct BoundedMarkdown<I> {
     events: I,
     /// How many more bytes of HTML may be written.
     left: usize,
@@ -119,7 +119,7 @@ struct BoundedEvents<I> {
     is_cut: bool,
 }
 
-impl<'a, I: Iterator<Item = Event<'a>>> Iterator for BoundedEvents<I> {
+impl<'a, I: Iterator<Item = Event<'a>>> Iterator for BoundedMarkdown<I> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {
