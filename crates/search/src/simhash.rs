@@ -119,10 +119,11 @@ mod tests {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             })
         };
-        let texts = [
-            (0..500).map(|number| format!("word{} ", number * 7 % 31)).collect::<String>(),
-            "Über größe—naïve, “words” 使用Python编程 and _under_scores_ — in 3.11 é".repeat(5),
-        ];
+        // Of many lengths, so that some bits are in exactly half of the hashes.
+        let lengths = (20..80)
+            .map(|length| (0..length).map(|word| format!("word{} ", word * length)).collect::<String>());
+        let letters = "Über größe—naïve, “words” 使用Python编程 and _under_scores_ — in 3.11 é".repeat(5);
+        let texts: Vec<String> = lengths.chain([letters]).collect();
         for text in texts {
             let words: Vec<_> = text
                 .split(|letter: char| !letter.is_alphanumeric())
