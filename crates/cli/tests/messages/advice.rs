@@ -87,6 +87,7 @@ const FRAGMENTS: &[&str] = &[
     " at line ",
     "missing field ",
     "complete the variable",
+    "let the user that runs Libris read the file",
     "list the resources",
     "make the prompt",
     "read the resource",

@@ -127,6 +127,8 @@ pub(super) const EXEMPT: &[(&str, &[&str])] = &[
             "could not {doing}",
             "could not create a random secret",
             "a search failed",
+            "a search panicked",
+            "reading it panicked",
             "an update panicked",
             "the source is unavailable",
             "the preview could not be rendered",
