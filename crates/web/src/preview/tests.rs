@@ -172,11 +172,12 @@ fn all_parts_of_a_resource_share_the_limit_of_text() {
     let shown = preview(&format!("[{content},{content},{content}]"), false);
     assert!(shown.cut);
     assert!(shown.html.matches("a line").count() * "a line\n".len() <= MAX_RENDERED);
-    let markdown =
-        format!(r#"{{"uri":"file:///a.md","text":{}}}"#, serde_json::Value::from("# a\n".repeat(200_000)));
+    let heading = format!("# {}\n", "a".repeat(61));
+    let headings = serde_json::Value::from(heading.repeat(12_000));
+    let markdown = format!(r#"{{"uri":"file:///a.md","text":{headings}}}"#);
     let shown = preview(&format!("[{markdown},{markdown},{markdown}]"), false);
     assert!(shown.cut);
-    assert_eq!(shown.html.matches("<h1").count(), MAX_RENDERED / "# a\n".len());
+    assert_eq!(shown.html.matches("<h1").count(), MAX_RENDERED / heading.len());
 }
 
 #[test]
