@@ -514,9 +514,9 @@ mod tests {
 
     #[test]
     fn tags_without_an_end_take_linear_time() {
-        // In quadratic time, each of these would take a minute.
+        // In quadratic time, each of these would take 15 seconds.
         for start in ["<", "<b", "</b", "<img", "<!"] {
-            let html = rendered(&format!("<div {}", start.repeat((1 << 20) / start.len())));
+            let html = rendered(&format!("<div {}", start.repeat((1 << 19) / start.len())));
             assert!(html.starts_with("&lt;div &lt;"), "{}", &html[..40]);
         }
     }
