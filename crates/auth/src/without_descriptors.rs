@@ -29,13 +29,13 @@ pub(crate) struct NoDescriptors(Rlimit);
 impl NoDescriptors {
     pub(crate) fn begin() -> Self {
         let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before.clone() }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
         Self(before)
     }
 }
 
 impl Drop for NoDescriptors {
     fn drop(&mut self) {
-        setrlimit(Resource::Nofile, self.0.clone()).unwrap();
+        setrlimit(Resource::Nofile, self.0).unwrap();
     }
 }

@@ -148,7 +148,7 @@ fn a_model_that_fails_later_is_not_used_any_more() {
 #[test]
 fn the_memory_includes_the_vectors() {
     let text: String = (0..500).map(|number| format!("# Heading {number}\n\n")).collect();
-    let texts = vec![("many".to_owned(), text)];
+    let texts = [("many".to_owned(), text)];
     let model = opened(model::TOKENS);
     let memory = |model: Option<Arc<EmbeddingModel>>| {
         let index = SearchIndex::in_memory().unwrap().with_model(model);

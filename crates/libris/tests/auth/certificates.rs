@@ -283,7 +283,7 @@ fn a_new_certificate_is_not_lost_if_it_cannot_be_read_for_a_while() {
         std::fs::write(&next[0], certificate).unwrap();
         std::fs::write(&next[1], key).unwrap();
         let limit = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit.clone() }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();
         std::fs::rename(&next[0], secured.at("server.pem")).unwrap();
         std::fs::rename(&next[1], secured.at("server.key")).unwrap();
         secured.tls.reload();
