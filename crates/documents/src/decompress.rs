@@ -5,37 +5,45 @@ use std::io::{ErrorKind, Read};
 
 use crate::extract::{ExtractFailure, ExtractResult};
 
-/// The size of one read.
-const READ_BYTES: usize = 64 << 10;
+/// The size of a piece of the data.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The data of `input`, or `None` if it has more than `limit` bytes. If there is no memory for the data, the process
 /// aborts as it does when any other allocation fails, so that its parent reports the memory limit and not a damaged
 /// document.
 ///
-/// Unlike `Read::read_to_end`, it never allocates more than `limit` bytes: doubling a buffer of `limit` bytes for the one
-/// byte that is too many would exceed the memory limit of the process.
+/// Unlike `Read::read_to_end`, it takes no more than `limit` bytes to find out that there are too many: it reads into
+/// pieces, and joins them at the end.
 pub(crate) fn read_up_to(mut input: impl Read, limit: u64) -> ExtractResult<Option<Vec<u8>>> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let (mut data, mut block) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut pieces, mut size) = (Vec::new(), 0_u64);
     loop {
-        let read = match input.read(&mut block) {
-            Ok(0) => return Ok(Some(data)),
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+        let mut piece = reserved(PIECE_BYTES);
+        let read = input.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
+        match read {
+            Ok(0) => break,
+            Ok(read) => size += read as u64,
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => handle_alloc_error(Layout::new::<u8>()),
             Err(error) => return Err(ExtractFailure::damaged(error)),
-        };
-        let needed = data.len() + read;
-        if needed > limit {
+        }
+        if size > limit {
             return Ok(None);
         }
-        if needed > data.capacity() {
-            let capacity = data.capacity().saturating_mul(2).clamp(needed, limit);
-            if data.try_reserve_exact(capacity - data.len()).is_err() {
-                handle_alloc_error(Layout::array::<u8>(capacity).unwrap_or(Layout::new::<u8>()));
-            }
-        }
-        data.extend_from_slice(&block[..read]);
+        pieces.push(piece);
     }
+    let mut data = reserved(usize::try_from(size).unwrap_or(usize::MAX));
+    for piece in pieces {
+        data.extend_from_slice(&piece);
+    }
+    Ok(Some(data))
+}
+
+/// An empty buffer of this capacity.
+fn reserved(capacity: usize) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    if buffer.try_reserve_exact(capacity).is_err() {
+        handle_alloc_error(Layout::array::<u8>(capacity).unwrap_or(Layout::new::<u8>()));
+    }
+    buffer
 }
 
 #[cfg(test)]
