@@ -12,8 +12,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// aborts as it does when any other allocation fails, so that its parent reports the memory limit and not a damaged
 /// document.
 ///
-/// Unlike `Read::read_to_end`, it takes no more than `limit` bytes to find out that there are too many: it reads into
-/// pieces, and joins them at the end.
+/// Unlike `Read::read_to_end`, it takes no more than `limit` bytes and one piece to find out that there are too many: it
+/// reads into pieces, and joins them at the end.
 pub(crate) fn read_up_to(mut input: impl Read, limit: u64) -> ExtractResult<Option<Vec<u8>>> {
     let (mut pieces, mut size) = (Vec::new(), 0_u64);
     loop {
